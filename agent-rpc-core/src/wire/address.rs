@@ -1,0 +1,95 @@
+//! Who is meant: `agent://pr-reviewer`, `agent://pr-reviewer@2.1`.
+
+use bytestring::ByteString;
+
+use super::names::{AgentId, NameError, text_type};
+
+const SCHEME: &str = "agent://";
+
+fn is_agent_address(text: &str) -> bool {
+    text.strip_prefix(SCHEME).is_some_and(|name| {
+        !name.is_empty() && !name.contains(['\r', '\n', '\u{2028}', '\u{2029}'])
+    })
+}
+
+text_type! {
+    /// The address of an agent, `from` or `to`.
+    ///
+    /// Any text behind `agent://` is valid in an envelope; only one that is `<id>` or
+    /// `<id>@<version>` has an [`AgentId`], and with it topics by convention.
+    ///
+    /// ```
+    /// # use agent_rpc_core::wire::AgentAddress;
+    /// let address: AgentAddress = "agent://pr-reviewer@2.1".parse()?;
+    /// assert_eq!(address.id()?.as_str(), "pr-reviewer");
+    /// assert_eq!(address.version(), Some("2.1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    AgentAddress, is_agent_address, "agent:// and a name without line breaks"
+}
+
+impl AgentAddress {
+    /// The address of the agent itself, without a version.
+    #[must_use]
+    pub fn of(id: &AgentId) -> Self {
+        Self(ByteString::from(format!("{SCHEME}{id}")))
+    }
+
+    /// What stands behind `agent://`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.as_str()[SCHEME.len()..]
+    }
+
+    /// The agent's id, without its version.
+    ///
+    /// # Errors
+    /// If the name cannot build a topic: such an agent needs explicit topics.
+    pub fn id(&self) -> Result<AgentId, NameError> {
+        AgentId::new(self.split().0)
+    }
+
+    /// The version behind `@`, if the address names one.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.split().1
+    }
+
+    fn split(&self) -> (&str, Option<&str>) {
+        match self.name().split_once('@') {
+            Some((id, version)) => (id, Some(version)),
+            None => (self.name(), None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_scheme_and_one_line() {
+        for text in [
+            "",
+            "agent://",
+            "agent:/a",
+            "AGENT://a",
+            "agent://a\nb",
+            "agent://\u{2028}",
+        ] {
+            assert!(AgentAddress::new(text).is_err(), "{text:?}");
+        }
+        for text in ["agent://a", "agent://a b", "agent://é", "agent:// "] {
+            assert!(AgentAddress::new(text).is_ok(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_cannot_build_a_topic_has_no_id() {
+        assert!(AgentAddress::new("agent://a.b").unwrap().id().is_err());
+        assert!(AgentAddress::new("agent://@1").unwrap().id().is_err());
+        let id = AgentId::new("a").unwrap();
+        assert_eq!(AgentAddress::of(&id).id().unwrap(), id);
+        assert_eq!(AgentAddress::of(&id).version(), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! How a message says who sent it, and why that was not believed.
+
+use std::fmt;
+
+use bytestring::ByteString;
+
+/// The `auth` member. Its `Debug` shows no token and no signature.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Auth {
+    /// The sender is trusted because the broker is.
+    Internal,
+    /// A signature over the canonical form.
+    Hmac {
+        /// Which of the shared keys made it.
+        key_id: ByteString,
+        /// 64 lower-case hex digits.
+        signature: ByteString,
+    },
+    /// A token of an OpenID provider.
+    Oidc {
+        /// The bearer token.
+        token: ByteString,
+        /// The provider's key.
+        key_id: Option<ByteString>,
+    },
+    /// A token of the OAuth2 client-credentials grant.
+    Oauth2Client {
+        /// The bearer token.
+        token: ByteString,
+        /// The scopes that were asked for.
+        scope: Option<ByteString>,
+    },
+}
+
+impl Auth {
+    /// The value of `auth.kind`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::Hmac { .. } => "hmac",
+            Self::Oidc { .. } => "oidc",
+            Self::Oauth2Client { .. } => "oauth2-client",
+        }
+    }
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hmac { key_id, .. } => write!(f, "Auth(hmac, key {:?})", &**key_id),
+            _ => write!(f, "Auth({})", self.kind()),
+        }
+    }
+}
+
+/// Why an `auth` block did not verify. The codes are the protocol's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AuthReason {
+    /// There is no `auth` member.
+    MissingAuth,
+    /// It is of another kind than this agent demands.
+    WrongKind,
+    /// No active key made this signature: another key, or other bytes.
+    BadSignature,
+}
+
+impl AuthReason {
+    /// The code on the wire, in dead letters and in the audit: `bad-signature`.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::MissingAuth => "missing-auth",
+            Self::WrongKind => "wrong-kind",
+            Self::BadSignature => "bad-signature",
+        }
+    }
+}
+
+/// An `auth` block that did not verify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuthRejection {
+    /// The reason, for machines.
+    pub reason: AuthReason,
+    /// What the operator of this agent can act on.
+    pub detail: &'static str,
+}
+
+impl AuthRejection {
+    pub(super) const fn new(reason: AuthReason, detail: &'static str) -> Self {
+        Self { reason, detail }
+    }
+}
+
+impl fmt::Display for AuthRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason.code(), self.detail)
+    }
+}
+
+impl std::error::Error for AuthRejection {}

@@ -1,0 +1,619 @@
+//! From bytes to an envelope, in one pass that refuses whatever peers could disagree on.
+//!
+//! The pass also notes whether the bytes are canonical as they stand, which spares the signature
+//! a second one.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+
+use super::address::AgentAddress;
+use super::auth::Auth;
+use super::deadline::Deadline;
+use super::envelope::{AgentRpcEnvelope, Kind, VERSION};
+use super::error::{DecodeError, Excess, Flaws, Problem, shown};
+use super::headers::{Headers, PROTO};
+use super::json::{Ambiguity, Scanner, Span, Stop, unescape};
+use super::limits::Limits;
+use super::names::{Capability, CorrelationId, MessageId, TenantId};
+use super::payload::Payload;
+use super::received::Received;
+use super::topic::BrokerAddress;
+
+/// Reads an envelope, or says everything that is wrong with it.
+pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeError> {
+    let mut flaws = Flaws::default();
+    if frame.len() > limits.max_bytes {
+        let excess = Excess::Bytes {
+            size: frame.len(),
+            limit: limits.max_bytes,
+        };
+        flaws.add("", Problem::TooLarge(excess));
+        return Err(flaws.into());
+    }
+    match ByteString::try_from(frame) {
+        Ok(text) => Reader::new(&text, limits).read(),
+        Err(error) => {
+            flaws.add(
+                "",
+                Problem::NotUtf8 {
+                    at: error.valid_up_to(),
+                },
+            );
+            Err(flaws.into())
+        }
+    }
+}
+
+/// The members of v1. Their order is that of the canonical form; `auth` is not part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Member {
+    Version,
+    Kind,
+    MessageId,
+    CorrelationId,
+    CausedBy,
+    From,
+    To,
+    Capability,
+    ReplyTo,
+    Deadline,
+    TenantId,
+    Headers,
+    Payload,
+    Auth,
+}
+
+impl Member {
+    const ALL: [(Self, &'static str); 14] = [
+        (Self::Version, "version"),
+        (Self::Kind, "kind"),
+        (Self::MessageId, "messageId"),
+        (Self::CorrelationId, "correlationId"),
+        (Self::CausedBy, "causedBy"),
+        (Self::From, "from"),
+        (Self::To, "to"),
+        (Self::Capability, "capability"),
+        (Self::ReplyTo, "replyTo"),
+        (Self::Deadline, "deadline"),
+        (Self::TenantId, "tenantId"),
+        (Self::Headers, "headers"),
+        (Self::Payload, "payload"),
+        (Self::Auth, "auth"),
+    ];
+
+    /// Finds a member by its name, beginning where the next one is likely to be.
+    #[inline]
+    fn find(name: &str, likely: usize) -> Option<Self> {
+        let (before, from) = Self::ALL.split_at(likely);
+        from.iter()
+            .chain(before)
+            .find(|(_, known)| *known == name)
+            .map(|(member, _)| *member)
+    }
+
+    const fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// The members that have been read so far.
+#[derive(Debug, Default)]
+struct Draft {
+    kind: Option<Kind>,
+    message_id: Option<MessageId>,
+    correlation_id: Option<CorrelationId>,
+    caused_by: Option<MessageId>,
+    from: Option<AgentAddress>,
+    to: Option<AgentAddress>,
+    capability: Option<Capability>,
+    reply_to: Option<BrokerAddress>,
+    deadline: Option<Deadline>,
+    tenant_id: Option<TenantId>,
+    headers: Headers,
+    payload: Option<Payload>,
+    auth: Option<Auth>,
+}
+
+struct Reader<'a> {
+    text: &'a ByteString,
+    limits: &'a Limits,
+    scanner: Scanner<'a>,
+    flaws: Flaws,
+    draft: Draft,
+    /// The [`Member::bit`] of each member that was there.
+    seen: u16,
+    /// Where the next member in order would be in [`Member::ALL`].
+    next: usize,
+    /// Whether all that is signed has so far been canonical as it stands.
+    canonical: bool,
+    /// Where the last member that is signed ended.
+    signed_to: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a ByteString, limits: &'a Limits) -> Self {
+        Self {
+            text,
+            limits,
+            scanner: Scanner::new(text, limits.depth()),
+            flaws: Flaws::default(),
+            draft: Draft::default(),
+            seen: 0,
+            next: 0,
+            canonical: true,
+            signed_to: 0,
+        }
+    }
+
+    fn read(mut self) -> Result<Received, DecodeError> {
+        match self.document() {
+            Ok(()) => self.finish(),
+            Err(stop) => {
+                self.take_ambiguities("");
+                let at = self.scanner.at();
+                let problem = match stop {
+                    Stop::Syntax(what) => Problem::Syntax { what, at },
+                    Stop::TooDeep => Problem::TooLarge(Excess::Depth {
+                        limit: self.limits.depth(),
+                    }),
+                };
+                self.flaws.add("", problem);
+                Err(self.flaws.into())
+            }
+        }
+    }
+
+    fn document(&mut self) -> Result<(), Stop> {
+        self.blank();
+        if self.scanner.peek() == b'{' {
+            self.members()?;
+        } else {
+            self.scanner.value()?;
+            self.flaws.add("", Problem::Expected("a JSON object"));
+            // Nothing is missing from what is no envelope.
+            self.seen = u16::MAX;
+        }
+        self.scanner.skip_white_space();
+        match self.scanner.at() == self.text.len() {
+            true => Ok(()),
+            false => Err(Stop::Syntax("text behind the envelope")),
+        }
+    }
+
+    fn members(&mut self) -> Result<(), Stop> {
+        self.scanner.enter()?;
+        self.blank();
+        while self.scanner.peek() != b'}' {
+            let name = self.scanner.string()?;
+            self.colon()?;
+            self.member(name)?;
+            self.blank();
+            if !self.comma(b'}')? {
+                break;
+            }
+        }
+        self.scanner.leave();
+        Ok(())
+    }
+
+    /// Passes over a colon and the white space around it.
+    #[inline]
+    fn colon(&mut self) -> Result<(), Stop> {
+        self.blank();
+        self.scanner.expect(b':', "expected a colon")?;
+        self.blank();
+        Ok(())
+    }
+
+    /// Passes over the comma in front of a further member; `false` in front of the end.
+    #[inline]
+    fn comma(&mut self, end: u8) -> Result<bool, Stop> {
+        self.blank();
+        if self.scanner.peek() == end {
+            return Ok(false);
+        }
+        self.scanner
+            .expect(b',', "expected a comma or the end of the object")?;
+        self.blank();
+        match self.scanner.peek() {
+            b'"' => Ok(true),
+            _ => Err(Stop::Syntax("expected a key")),
+        }
+    }
+
+    #[inline]
+    fn blank(&mut self) {
+        self.canonical &= !self.scanner.skip_white_space();
+    }
+
+    fn member(&mut self, name: Span) -> Result<(), Stop> {
+        let key = self.text_of(name);
+        let Some(member) = Member::find(&key, self.next) else {
+            self.scanner.value()?;
+            let path = shown(&key);
+            self.take_ambiguities(&path);
+            self.flaws.add(path, Problem::Unknown);
+            return Ok(());
+        };
+        if self.seen & member.bit() != 0 {
+            let why = Ambiguity::DuplicateKey;
+            self.flaws.add(
+                member.name(),
+                Problem::Ambiguous {
+                    why,
+                    at: name.start,
+                },
+            );
+        }
+        self.seen |= member.bit();
+        self.canonical &= !name.escaped && member as usize >= self.next;
+        self.next = member as usize + 1;
+        self.scanner.begin();
+        let was_canonical = self.canonical;
+        self.value_of(member)?;
+        if member == Member::Auth {
+            self.canonical = was_canonical;
+        } else {
+            self.canonical &= self.scanner.is_canonical();
+            self.signed_to = self.scanner.at();
+        }
+        self.take_ambiguities(member.name());
+        Ok(())
+    }
+
+    fn value_of(&mut self, member: Member) -> Result<(), Stop> {
+        match member {
+            Member::Version => self.version()?,
+            Member::Kind => {
+                let expected = "request, response or event";
+                self.draft.kind = self.typed(member, |text| Kind::from_wire(&text), expected)?;
+            }
+            Member::MessageId => {
+                self.draft.message_id =
+                    self.typed(member, MessageId::from_text, MessageId::EXPECTED)?;
+            }
+            Member::CorrelationId => {
+                self.draft.correlation_id =
+                    self.typed(member, CorrelationId::from_text, CorrelationId::EXPECTED)?;
+            }
+            Member::CausedBy => {
+                self.draft.caused_by =
+                    self.typed(member, MessageId::from_text, MessageId::EXPECTED)?;
+            }
+            Member::From => {
+                self.draft.from =
+                    self.typed(member, AgentAddress::from_text, AgentAddress::EXPECTED)?;
+            }
+            Member::To => {
+                self.draft.to =
+                    self.typed(member, AgentAddress::from_text, AgentAddress::EXPECTED)?;
+            }
+            Member::Capability => {
+                self.draft.capability =
+                    self.typed(member, Capability::from_text, Capability::EXPECTED)?;
+            }
+            Member::ReplyTo => {
+                self.draft.reply_to =
+                    self.typed(member, BrokerAddress::from_text, BrokerAddress::EXPECTED)?;
+            }
+            Member::Deadline => self.deadline()?,
+            Member::TenantId => {
+                self.draft.tenant_id =
+                    self.typed(member, TenantId::from_text, TenantId::EXPECTED)?;
+            }
+            Member::Headers => self.headers()?,
+            Member::Payload => self.payload()?,
+            Member::Auth => self.auth()?,
+        }
+        Ok(())
+    }
+
+    /// Reads a string that `make` turns into a type.
+    #[inline]
+    fn typed<T>(
+        &mut self,
+        member: Member,
+        make: impl FnOnce(ByteString) -> Option<T>,
+        expected: &'static str,
+    ) -> Result<Option<T>, Stop> {
+        let value = self.string()?.and_then(make);
+        if value.is_none() {
+            self.flaws.add(member.name(), Problem::Expected(expected));
+        }
+        Ok(value)
+    }
+
+    /// Reads a string; `None` if the value is something else.
+    #[inline]
+    fn string(&mut self) -> Result<Option<ByteString>, Stop> {
+        if self.scanner.peek() != b'"' {
+            self.scanner.value()?;
+            return Ok(None);
+        }
+        let span = self.scanner.string()?;
+        Ok(Some(self.text_of(span)))
+    }
+
+    #[inline]
+    fn text_of(&self, span: Span) -> ByteString {
+        let raw = &self.text[span.start..span.end];
+        match span.escaped {
+            false => self.text.slice_ref(raw),
+            true => ByteString::from(unescape(raw).into_owned()),
+        }
+    }
+
+    /// Reads a number; `None` if the value is something else.
+    fn number(&mut self) -> Result<Option<f64>, Stop> {
+        let from = self.scanner.at();
+        let is_number = matches!(self.scanner.peek(), b'-' | b'0'..=b'9');
+        self.scanner.value()?;
+        let text = &self.text[from..self.scanner.at()];
+        Ok(is_number.then(|| text.parse().ok()).flatten())
+    }
+
+    fn version(&mut self) -> Result<(), Stop> {
+        if self.number()? != Some(f64::from(VERSION)) {
+            self.flaws
+                .add(Member::Version.name(), Problem::Expected("the number 1"));
+        }
+        Ok(())
+    }
+
+    fn deadline(&mut self) -> Result<(), Stop> {
+        self.draft.deadline = self.number()?.and_then(Deadline::from_number);
+        if self.draft.deadline.is_none() {
+            self.flaws.add(
+                Member::Deadline.name(),
+                Problem::Expected(Deadline::EXPECTED),
+            );
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self) -> Result<(), Stop> {
+        let from = self.scanner.at();
+        self.scanner.value()?;
+        let levels = self.scanner.levels();
+        let json = match self.scanner.is_canonical() {
+            true => self.text.slice_ref(&self.text[from..self.scanner.at()]),
+            false => {
+                self.canonical = false;
+                ByteString::from(self.scanner.take_respelled())
+            }
+        };
+        self.draft.payload = Some(Payload::from_scan(json, levels));
+        Ok(())
+    }
+
+    fn headers(&mut self) -> Result<(), Stop> {
+        if self.scanner.peek() != b'{' {
+            self.scanner.value()?;
+            self.flaws.add(
+                Member::Headers.name(),
+                Problem::Expected("an object of strings"),
+            );
+            return Ok(());
+        }
+        let (mut entries, mut count, mut size) = (Vec::new(), 0, 0);
+        let disordered = self.object(|reader, name| {
+            let from = reader.scanner.at();
+            let value = reader.string()?;
+            count += 1;
+            if *name == *PROTO {
+                let problem = Problem::Ambiguous {
+                    why: Ambiguity::ProtoHeader,
+                    at: from,
+                };
+                reader.flaws.add(format!("headers.{PROTO}"), problem);
+            }
+            match value {
+                Some(value) => {
+                    size += name.len() + value.len();
+                    if count <= reader.limits.max_headers {
+                        entries.push((name, value));
+                    }
+                }
+                None => {
+                    let path = format!("headers.{}", shown(&name));
+                    reader.flaws.add(path, Problem::Expected("a string"));
+                }
+            }
+            Ok(())
+        })?;
+        let Limits {
+            max_headers,
+            max_header_bytes,
+            ..
+        } = *self.limits;
+        if count > max_headers {
+            let excess = Excess::Headers {
+                count,
+                limit: max_headers,
+            };
+            self.flaws
+                .add(Member::Headers.name(), Problem::TooLarge(excess));
+        }
+        if size > max_header_bytes {
+            let excess = Excess::HeaderBytes {
+                size,
+                limit: max_header_bytes,
+            };
+            self.flaws
+                .add(Member::Headers.name(), Problem::TooLarge(excess));
+        }
+        self.draft.headers = Headers::from_wire(entries, disordered);
+        Ok(())
+    }
+
+    fn auth(&mut self) -> Result<(), Stop> {
+        if self.scanner.peek() != b'{' {
+            self.scanner.value()?;
+            self.flaws
+                .add(Member::Auth.name(), Problem::Expected("an object"));
+            return Ok(());
+        }
+        let mut parts = AuthParts::default();
+        self.object(|reader, name| {
+            let value = reader.string()?;
+            let part = match &*name {
+                "kind" => &mut parts.kind,
+                "keyId" => &mut parts.key_id,
+                "signature" => &mut parts.signature,
+                "token" => &mut parts.token,
+                "scope" => &mut parts.scope,
+                _ => return Ok(()),
+            };
+            // What is there but no string is as wrong as an empty one.
+            *part = Some(value.unwrap_or_default());
+            Ok(())
+        })?;
+        self.draft.auth = parts.into_auth(&mut self.flaws);
+        Ok(())
+    }
+
+    /// Reads an object whose values `each` reads; whether its array indices were out of order.
+    fn object(
+        &mut self,
+        mut each: impl FnMut(&mut Self, ByteString) -> Result<(), Stop>,
+    ) -> Result<bool, Stop> {
+        self.scanner.enter()?;
+        self.blank();
+        let mut keys = self.scanner.open_keys();
+        while self.scanner.peek() != b'}' {
+            let name = self.scanner.key(&mut keys)?;
+            self.colon()?;
+            let name = self.text_of(name);
+            each(self, name)?;
+            if !self.comma(b'}')? {
+                break;
+            }
+        }
+        self.scanner.close_keys(&keys);
+        self.scanner.leave();
+        Ok(keys.disordered())
+    }
+
+    #[inline]
+    fn take_ambiguities(&mut self, path: &str) {
+        if self.scanner.is_ambiguous() {
+            for (why, at) in self.scanner.take_ambiguities() {
+                self.flaws.add(path, Problem::Ambiguous { why, at });
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Received, DecodeError> {
+        const REQUIRED: [Member; 7] = [
+            Member::Version,
+            Member::Kind,
+            Member::MessageId,
+            Member::CorrelationId,
+            Member::From,
+            Member::To,
+            Member::Capability,
+        ];
+        for member in REQUIRED {
+            if self.seen & member.bit() == 0 {
+                self.flaws.add(member.name(), Problem::Missing);
+            }
+        }
+        let Draft {
+            kind,
+            message_id,
+            correlation_id,
+            from,
+            to,
+            capability,
+            ..
+        } = self.draft;
+        let (
+            true,
+            Some(kind),
+            Some(message_id),
+            Some(correlation_id),
+            Some(from),
+            Some(to),
+            Some(capability),
+        ) = (
+            self.flaws.is_empty(),
+            kind,
+            message_id,
+            correlation_id,
+            from,
+            to,
+            capability,
+        )
+        else {
+            return Err(self.flaws.into());
+        };
+        let envelope = AgentRpcEnvelope {
+            kind,
+            message_id,
+            correlation_id,
+            caused_by: self.draft.caused_by,
+            from,
+            to,
+            capability,
+            reply_to: self.draft.reply_to,
+            deadline: self.draft.deadline,
+            tenant_id: self.draft.tenant_id,
+            headers: self.draft.headers,
+            payload: self.draft.payload,
+            auth: self.draft.auth,
+        };
+        let canonical_to = self.canonical.then_some(self.signed_to);
+        Ok(Received {
+            envelope,
+            frame: self.text.clone(),
+            canonical_to,
+        })
+    }
+}
+
+/// The members of `auth` that v1 knows; an empty string where one is not a string.
+#[derive(Default)]
+struct AuthParts {
+    kind: Option<ByteString>,
+    key_id: Option<ByteString>,
+    signature: Option<ByteString>,
+    token: Option<ByteString>,
+    scope: Option<ByteString>,
+}
+
+impl AuthParts {
+    fn into_auth(self, flaws: &mut Flaws) -> Option<Auth> {
+        const EXPECTED: Problem = Problem::Expected("a non-empty string");
+        let mut required = |path, part: Option<ByteString>| {
+            let part = part.filter(|text| !text.is_empty());
+            if part.is_none() {
+                flaws.add(path, EXPECTED);
+            }
+            part.unwrap_or_default()
+        };
+        match self.kind.as_deref() {
+            Some("internal") => Some(Auth::Internal),
+            Some("hmac") => Some(Auth::Hmac {
+                key_id: required("auth.keyId", self.key_id),
+                signature: required("auth.signature", self.signature),
+            }),
+            Some("oidc") => Some(Auth::Oidc {
+                token: required("auth.token", self.token),
+                key_id: self.key_id.map(|part| required("auth.keyId", Some(part))),
+            }),
+            Some("oauth2-client") => Some(Auth::Oauth2Client {
+                token: required("auth.token", self.token),
+                scope: self.scope.map(|part| required("auth.scope", Some(part))),
+            }),
+            _ => {
+                let expected = "internal, hmac, oidc or oauth2-client";
+                flaws.add("auth.kind", Problem::Expected(expected));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What is wrong with an envelope: every flaw at once, each with its path.
+//!
+//! No error repeats what the envelope holds: an offset leads to it, and the text is safe to log.
+//! Only the name of an unknown member or of a header is shown, cut short.
+
+use std::fmt;
+
+use super::json::Ambiguity;
+
+/// Beyond this, flaws are counted and not kept: a hostile frame must not become a large error.
+const KEPT: usize = 32;
+
+/// Bytes that are not an envelope of v1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeError {
+    flaws: Vec<Flaw>,
+    more: usize,
+}
+
+impl DecodeError {
+    /// The flaws, in the order in which they stand; never empty.
+    #[must_use]
+    pub fn flaws(&self) -> &[Flaw] {
+        &self.flaws
+    }
+
+    /// How many further flaws there are, beyond those that are kept.
+    #[must_use]
+    pub fn more(&self) -> usize {
+        self.more
+    }
+
+    /// Whether an ECMAScript peer might have taken it: each flaw is one that we refuse because
+    /// two peers would read it differently.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        self.flaws.iter().all(|flaw| {
+            matches!(
+                flaw.problem,
+                Problem::Ambiguous { .. } | Problem::NotUtf8 { .. }
+            )
+        })
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an envelope: ")?;
+        for (nth, flaw) in self.flaws.iter().enumerate() {
+            if nth > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{flaw}")?;
+        }
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// One thing that is wrong with an envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Flaw {
+    /// Where: the member, `deadline` or `headers.x`; empty for the envelope as a whole.
+    pub path: String,
+    /// What.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => write!(f, "{}", self.problem),
+            path => write!(f, "{path}: {}", self.problem),
+        }
+    }
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// It is not JSON.
+    Syntax {
+        /// What was expected, or found.
+        what: &'static str,
+        /// The byte at which reading ended.
+        at: usize,
+    },
+    /// It is not UTF-8.
+    NotUtf8 {
+        /// The first byte that is not.
+        at: usize,
+    },
+    /// Two peers would read it differently.
+    Ambiguous {
+        /// In which way.
+        why: Ambiguity,
+        /// The byte at which it stands.
+        at: usize,
+    },
+    /// A member that every envelope has is absent.
+    Missing,
+    /// v1 has no such member.
+    Unknown,
+    /// The value is not what the member holds.
+    Expected(&'static str),
+    /// It is larger than a limit allows.
+    TooLarge(Excess),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { what, at } => write!(f, "not JSON: {what} at byte {at}"),
+            Self::NotUtf8 { at } => write!(f, "not UTF-8 at byte {at}"),
+            Self::Ambiguous { why, at } => write!(f, "{why}, at byte {at}"),
+            Self::Missing => f.write_str("missing"),
+            Self::Unknown => f.write_str("unknown member"),
+            Self::Expected(what) => write!(f, "expected {what}"),
+            Self::TooLarge(excess) => write!(f, "{excess}"),
+        }
+    }
+}
+
+/// A limit of [`Limits`](super::Limits), passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Excess {
+    /// `max_bytes`: the envelope has `size`.
+    Bytes {
+        /// Bytes of the envelope.
+        size: usize,
+        /// Bytes that are allowed.
+        limit: usize,
+    },
+    /// `max_depth`.
+    Depth {
+        /// Levels that are allowed.
+        limit: usize,
+    },
+    /// `max_headers`: the envelope has `count`.
+    Headers {
+        /// Number of headers.
+        count: usize,
+        /// Number that is allowed.
+        limit: usize,
+    },
+    /// `max_header_bytes`: the headers have `size`.
+    HeaderBytes {
+        /// Bytes of the names and values.
+        size: usize,
+        /// Bytes that are allowed.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes { size, limit } => {
+                write!(f, "{size} bytes are more than the limit of {limit}")
+            }
+            Self::Depth { limit } => write!(f, "nested deeper than the limit of {limit} levels"),
+            Self::Headers { count, limit } => {
+                write!(f, "{count} headers are more than the limit of {limit}")
+            }
+            Self::HeaderBytes { size, limit } => {
+                write!(
+                    f,
+                    "{size} bytes of headers are more than the limit of {limit}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Excess {}
+
+/// Flaws as they are found.
+#[derive(Debug, Default)]
+pub(super) struct Flaws {
+    kept: Vec<Flaw>,
+    more: usize,
+}
+
+impl Flaws {
+    #[cold]
+    pub(super) fn add(&mut self, path: impl Into<String>, problem: Problem) {
+        if self.kept.len() < KEPT {
+            self.kept.push(Flaw {
+                path: path.into(),
+                problem,
+            });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
+
+impl From<Flaws> for DecodeError {
+    fn from(flaws: Flaws) -> Self {
+        Self {
+            flaws: flaws.kept,
+            more: flaws.more,
+        }
+    }
+}
+
+/// A name off the wire as an error may show it: short, one line, and without escapes that a
+/// terminal would obey.
+pub(super) fn shown(name: &str) -> String {
+    const SHOWN: usize = 40;
+    let mut text: String = name
+        .chars()
+        .take(SHOWN)
+        .flat_map(char::escape_debug)
+        .collect();
+    if name.chars().nth(SHOWN).is_some() {
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,242 @@
+//! The serialiser that writes canonical JSON in the first place.
+//!
+//! A [`serde_json`] formatter, because a formatter sees every token: what differs from
+//! ECMAScript (floats, wide integers, the order of array indices) is mended as it is written,
+//! and what is ambiguous is refused. The result does not depend on serde_json's features.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+
+use super::keys::{Key, KeyStack, ObjectKeys, Texts};
+use super::number::{self, Spelling};
+use super::{Ambiguity, Canonical, MAX_LEVELS, Scanner};
+
+/// Why a value has no canonical form.
+#[derive(Debug)]
+pub(in crate::wire) enum Unwritable {
+    Ambiguous(Ambiguity),
+    Serialize(serde_json::Error),
+}
+
+/// Serialises `value` in canonical form, in one pass.
+pub(in crate::wire) fn to_canonical<T>(value: &T) -> Result<Canonical, Unwritable>
+where
+    T: Serialize + ?Sized,
+{
+    let sheet = Sheet {
+        out: RefCell::new(Vec::with_capacity(256)),
+        ..Sheet::default()
+    };
+    let written = value.serialize(&mut Serializer::with_formatter(&sheet, Pen::on(&sheet)));
+    if let Some(why) = sheet.refused.get() {
+        return Err(Unwritable::Ambiguous(why));
+    }
+    written.map_err(Unwritable::Serialize)?;
+    let text = String::from_utf8(sheet.out.into_inner()).expect("serde_json writes UTF-8");
+    Ok(Canonical {
+        text,
+        levels: sheet.deepest.get(),
+    })
+}
+
+/// What is written on. serde_json keeps its writer and its formatter apart, and the formatter
+/// must know how far the writer has come: both see this.
+#[derive(Debug, Default)]
+struct Sheet {
+    out: RefCell<Vec<u8>>,
+    deepest: Cell<usize>,
+    refused: Cell<Option<Ambiguity>>,
+}
+
+impl io::Write for &Sheet {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.borrow_mut().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Pen<'a> {
+    sheet: &'a Sheet,
+    keys: KeyStack,
+    objects: Vec<ObjectKeys>,
+    levels: usize,
+    /// Where the entry begins whose key is being written. A number in a key is text.
+    key: Option<usize>,
+}
+
+impl<'a> Pen<'a> {
+    fn on(sheet: &'a Sheet) -> Self {
+        Self {
+            sheet,
+            keys: KeyStack::default(),
+            objects: Vec::new(),
+            levels: 0,
+            key: None,
+        }
+    }
+
+    fn enter(&mut self) {
+        self.levels += 1;
+        self.sheet
+            .deepest
+            .set(self.sheet.deepest.get().max(self.levels));
+    }
+
+    fn refuse(&self, why: Ambiguity) -> io::Result<()> {
+        self.sheet.refused.set(Some(why));
+        Err(io::Error::other("ambiguous"))
+    }
+
+    /// Writes a number that serde spells `text`, as ECMAScript spells it.
+    fn number(&self, text: &str) -> io::Result<()> {
+        let mut out = self.sheet.out.borrow_mut();
+        if self.key.is_some() {
+            out.extend_from_slice(text.as_bytes());
+            return Ok(());
+        }
+        match number::spelling(text) {
+            Spelling::Canonical => out.extend_from_slice(text.as_bytes()),
+            Spelling::Respelled(value) => number::write_number(&mut out, value),
+            Spelling::Refused(why) => return self.refuse(why),
+        }
+        Ok(())
+    }
+}
+
+/// An integer beyond this may not be a double; [`Pen::number`] finds out.
+const SAFE: u64 = (1 << 53) - 1;
+
+impl Formatter for Pen<'_> {
+    fn write_i64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: i64) -> io::Result<()> {
+        if value.unsigned_abs() > SAFE {
+            return self.number(&value.to_string());
+        }
+        write!(writer, "{value}")
+    }
+
+    fn write_u64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: u64) -> io::Result<()> {
+        if value > SAFE {
+            return self.number(&value.to_string());
+        }
+        write!(writer, "{value}")
+    }
+
+    fn write_i128<W: ?Sized + io::Write>(&mut self, _: &mut W, value: i128) -> io::Result<()> {
+        self.number(&value.to_string())
+    }
+
+    fn write_u128<W: ?Sized + io::Write>(&mut self, _: &mut W, value: u128) -> io::Result<()> {
+        self.number(&value.to_string())
+    }
+
+    // A float's own shortest digits: those of an `f32` are fewer than those of the same `f64`,
+    // and a peer that reads them as a double prints them again.
+    fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
+        writer.write_all(ryu_js::Buffer::new().format_finite(value).as_bytes())
+    }
+
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(ryu_js::Buffer::new().format_finite(value).as_bytes())
+    }
+
+    // Only with serde_json's `arbitrary_precision`: the number as it was once read.
+    fn write_number_str<W: ?Sized + io::Write>(
+        &mut self,
+        _: &mut W,
+        value: &str,
+    ) -> io::Result<()> {
+        self.number(value)
+    }
+
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter();
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.levels -= 1;
+        writer.write_all(b"]")
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter();
+        self.objects.push(self.keys.open());
+        writer.write_all(b"{")
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        if !first {
+            writer.write_all(b",")?;
+        }
+        self.key = Some(self.sheet.out.borrow().len());
+        Ok(())
+    }
+
+    fn end_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        let out = self.sheet.out.borrow();
+        let (Some(entry), Some(object)) = (self.key.take(), self.objects.last_mut()) else {
+            return Ok(());
+        };
+        let key = Key::new(&out, entry + 1, out.len() - entry - 2, true, entry);
+        if self.keys.add(
+            object,
+            key,
+            Texts {
+                read: &[],
+                copy: &out,
+            },
+        ) {
+            return Ok(());
+        }
+        self.refuse(Ambiguity::DuplicateKey)
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.levels -= 1;
+        if let Some(object) = self.objects.pop() {
+            let mut out = self.sheet.out.borrow_mut();
+            if !self.keys.close(&object, &[], &mut out) {
+                return self.refuse(Ambiguity::DuplicateKey);
+            }
+        }
+        writer.write_all(b"}")
+    }
+
+    // A `RawValue`, which is JSON but in nobody's canonical form.
+    fn write_raw_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut scanner = Scanner::new(fragment, MAX_LEVELS);
+        let read = scanner.document();
+        if let Some(&(why, _)) = scanner.take_ambiguities().first() {
+            return self.refuse(why);
+        }
+        let canonical = read.map_err(|stop| io::Error::other(stop.to_string()))?;
+        let deepest = self.levels + canonical.levels;
+        self.sheet
+            .deepest
+            .set(self.sheet.deepest.get().max(deepest));
+        writer.write_all(canonical.text.as_bytes())
+    }
+}

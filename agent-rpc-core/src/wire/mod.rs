@@ -1,0 +1,39 @@
+//! What two agents agree on, whatever broker lies between them: **frozen** as v1.
+//!
+//! A message is an [`AgentRpcEnvelope`]. [`AgentRpcEnvelope::encode`] makes a frame of it,
+//! [`AgentRpcEnvelope::encode_signed`] a signed one; [`Received::decode`] reads a frame and
+//! [`Received::verify`] checks its signature. Everything here is bytes and keys: no I/O, no
+//! runtime.
+//!
+//! Frozen are the members and their rules, the canonical form that is signed, the names of
+//! topics and the reserved headers. The Rust types around them may still move.
+
+mod address;
+mod auth;
+mod deadline;
+mod decode;
+mod encode;
+mod envelope;
+mod error;
+mod headers;
+mod hmac;
+mod json;
+mod limits;
+mod names;
+mod payload;
+mod received;
+mod topic;
+
+pub use address::AgentAddress;
+pub use auth::{Auth, AuthReason, AuthRejection};
+pub use deadline::Deadline;
+pub use envelope::{AgentRpcEnvelope, Kind, VERSION};
+pub use error::{DecodeError, Excess, Flaw, Problem};
+pub use headers::{Headers, ProtoHeader, reserved};
+pub use hmac::{Key, KeyError, Keyring};
+pub use json::Ambiguity;
+pub use limits::Limits;
+pub use names::{AgentId, Capability, CorrelationId, MessageId, NameError, TenantId, TenantName};
+pub use payload::{Payload, PayloadError};
+pub use received::{Received, canonicalize_for_signing};
+pub use topic::{BrokerAddress, Topic, TransportKind};

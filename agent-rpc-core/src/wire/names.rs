@@ -1,0 +1,198 @@
+//! The strings of an envelope that are more than strings: ids, capabilities, names.
+//!
+//! Each is made by a constructor that can fail and cannot be wrong afterwards. A value that was
+//! decoded shares the memory of its frame; copy what outlives it (`MessageId::new(id.as_str())`).
+
+use std::fmt;
+
+use bytestring::ByteString;
+use uuid::Uuid;
+
+/// A string that is not what its type asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameError {
+    expected: &'static str,
+}
+
+impl NameError {
+    pub(super) const fn expected(expected: &'static str) -> Self {
+        Self { expected }
+    }
+
+    /// What was expected, as a clause: `a non-empty string`.
+    #[must_use]
+    pub const fn what(&self) -> &'static str {
+        self.expected
+    }
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.expected)
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// Declares a string type with the rule that its values obey.
+macro_rules! text_type {
+    ($(#[$docs:meta])* $name:ident, $rule:path, $expected:literal) => {
+        $(#[$docs])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(ByteString);
+
+        impl $name {
+            pub(crate) const EXPECTED: &'static str = $expected;
+
+            #[doc = concat!("Takes ", $expected, ".")]
+            ///
+            /// # Errors
+            /// If it is anything else.
+            pub fn new(text: impl Into<String>) -> Result<Self, $crate::wire::NameError> {
+                Self::from_text(ByteString::from(text.into()))
+                    .ok_or(const { $crate::wire::NameError::expected(Self::EXPECTED) })
+            }
+
+            pub(crate) fn from_text(text: ByteString) -> Option<Self> {
+                $rule(&text).then_some(Self(text))
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({:?})", stringify!($name), self.as_str())
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                self.as_str()
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::wire::NameError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::new(text)
+            }
+        }
+    };
+}
+pub(super) use text_type;
+
+fn non_empty(text: &str) -> bool {
+    !text.is_empty()
+}
+
+/// Names that build a topic. A dot would let agent `a` of tenant `b` and agent `a.b` share one;
+/// `*`, `>`, `#`, `+`, `/` or a space would let a name reach into a broker's pattern language.
+fn builds_a_topic(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// With a tenant of such a name, one agent's topic would be another's.
+fn names_a_tenant(text: &str) -> bool {
+    builds_a_topic(text) && !matches!(text, "requests" | "responses" | "events" | "dlq")
+}
+
+text_type! {
+    /// Names one message. Ours are UUIDs of version 7.
+    MessageId, non_empty, "a non-empty string"
+}
+
+text_type! {
+    /// Names one call: a request and its answers share it.
+    CorrelationId, non_empty, "a non-empty string"
+}
+
+text_type! {
+    /// What a request asks for, an answer answers or an event tells of: `review-pr`.
+    Capability, non_empty, "a non-empty string"
+}
+
+text_type! {
+    /// The tenant as an envelope names it. [`TenantName`] is one that can build a topic.
+    TenantId, non_empty, "a non-empty string"
+}
+
+text_type! {
+    /// An agent's own name: what `agent://` is put in front of, and what its topics contain.
+    AgentId, builds_a_topic, "1 to 64 of A-Z a-z 0-9 _ -"
+}
+
+text_type! {
+    /// A tenant whose name is part of topics.
+    TenantName, names_a_tenant,
+    "1 to 64 of A-Z a-z 0-9 _ -, and none of requests, responses, events, dlq"
+}
+
+impl MessageId {
+    /// A new id that sorts by time.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(ByteString::from(Uuid::now_v7().to_string()))
+    }
+}
+
+impl CorrelationId {
+    /// A new id that sorts by time.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(ByteString::from(Uuid::now_v7().to_string()))
+    }
+}
+
+impl From<&TenantName> for TenantId {
+    fn from(name: &TenantName) -> Self {
+        Self(name.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_reaches_into_a_topic_is_refused() {
+        for name in [
+            "",
+            "a.b",
+            "a*",
+            ">",
+            "#",
+            "+",
+            "a/b",
+            "a b",
+            "é",
+            "a\n",
+            &"x".repeat(65),
+        ] {
+            assert_eq!(
+                AgentId::new(name).unwrap_err().what(),
+                AgentId::EXPECTED,
+                "{name}"
+            );
+        }
+        assert!(AgentId::new("x".repeat(64)).is_ok());
+        for name in ["requests", "responses", "events", "dlq"] {
+            assert!(AgentId::new(name).is_ok());
+            assert!(TenantName::new(name).is_err());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a message is about: raw JSON until somebody wants a type.
+
+use std::fmt;
+
+use bytestring::ByteString;
+use serde::Serialize;
+use serde::de::Deserialize;
+
+use super::json::{Ambiguity, Canonical, MAX_LEVELS, Scanner, Stop, Unwritable, to_canonical};
+
+/// A JSON value in canonical form.
+///
+/// It is made canonical once, when it is serialised or decoded, so that signing and sending it
+/// copy bytes and nothing more.
+///
+/// ```
+/// # use agent_rpc_core::wire::Payload;
+/// let payload = Payload::from_serialize(&[1.0, 1e21])?;
+/// assert_eq!(payload.json(), "[1,1e+21]");
+/// assert_eq!(payload.parse::<(u8, f64)>()?, (1, 1e21));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload {
+    json: ByteString,
+    levels: usize,
+}
+
+impl Payload {
+    /// `null`.
+    #[must_use]
+    pub const fn null() -> Self {
+        Self {
+            json: ByteString::from_static("null"),
+            levels: 0,
+        }
+    }
+
+    /// Serialises a value.
+    ///
+    /// # Errors
+    /// If it does not serialise as JSON, or holds what peers would read differently, such as an
+    /// integer beyond 2^53.
+    pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
+        match to_canonical(value) {
+            Ok(canonical) => Ok(Self::from_canonical(canonical)),
+            Err(Unwritable::Ambiguous(why)) => Err(PayloadError::Ambiguous(why)),
+            Err(Unwritable::Serialize(error)) => Err(PayloadError::Serialize(error.to_string())),
+        }
+    }
+
+    /// Takes JSON text, in whatever form.
+    ///
+    /// # Errors
+    /// If it is not JSON, or holds what peers would read differently.
+    pub fn from_json(text: &str) -> Result<Self, PayloadError> {
+        let mut scanner = Scanner::new(text, MAX_LEVELS);
+        let read = scanner.document();
+        if let Some(&(why, _)) = scanner.take_ambiguities().first() {
+            return Err(PayloadError::Ambiguous(why));
+        }
+        match read {
+            Ok(canonical) => Ok(Self::from_canonical(canonical)),
+            Err(Stop::Syntax(what)) => Err(PayloadError::Syntax {
+                what,
+                at: scanner.at(),
+            }),
+            Err(Stop::TooDeep) => Err(PayloadError::TooDeep),
+        }
+    }
+
+    /// The JSON text, canonical.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Reads it as a type, which may borrow from it.
+    ///
+    /// # Errors
+    /// If it does not fit. The error says what was expected, not what was found.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, PayloadError> {
+        serde_json::from_str(&self.json).map_err(|error| PayloadError::misfit(&error))
+    }
+
+    /// How deep it is nested; 0 for a scalar.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.levels
+    }
+
+    fn from_canonical(canonical: Canonical) -> Self {
+        Self {
+            json: ByteString::from(canonical.text),
+            levels: canonical.levels,
+        }
+    }
+
+    /// A text that a scan found to be canonical.
+    pub(super) fn from_scan(json: ByteString, levels: usize) -> Self {
+        Self { json, levels }
+    }
+}
+
+/// Shows the size only.
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.json.len())
+    }
+}
+
+/// Why a value is no payload, or a payload not the value that was wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// Two peers would read it differently.
+    Ambiguous(Ambiguity),
+    /// Its own `Serialize` failed, or it has no form in JSON (a map whose keys are no strings).
+    Serialize(String),
+    /// The text is not JSON.
+    Syntax {
+        /// What was expected, or found.
+        what: &'static str,
+        /// The byte at which reading ended.
+        at: usize,
+    },
+    /// It is nested deeper than any limit allows.
+    TooDeep,
+    /// It is JSON, but not of the type that was asked for.
+    Misfit {
+        /// What was expected there, where that can be told without showing what was found.
+        expected: Option<String>,
+        /// The byte of the canonical text, counted from 1.
+        column: usize,
+    },
+}
+
+impl PayloadError {
+    /// serde_json quotes what it found; of its sentence only the part about the type is kept.
+    fn misfit(error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        let text = text
+            .rsplit_once(" at line ")
+            .map_or(text.as_str(), |(clause, _)| clause);
+        let expected = if text.starts_with("missing field ") {
+            Some(text.to_owned())
+        } else {
+            text.rsplit_once("expected ")
+                .map(|(_, what)| format!("expected {what}"))
+        };
+        Self::Misfit {
+            expected,
+            column: error.column(),
+        }
+    }
+}
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambiguous(why) => write!(f, "{why}"),
+            Self::Serialize(what) => write!(f, "does not serialise: {what}"),
+            Self::Syntax { what, at } => write!(f, "not JSON: {what} at byte {at}"),
+            Self::TooDeep => write!(f, "nested deeper than {MAX_LEVELS} levels"),
+            Self::Misfit {
+                expected: Some(what),
+                column,
+            } => write!(f, "{what} at byte {column}"),
+            Self::Misfit {
+                expected: None,
+                column,
+            } => {
+                write!(f, "does not fit the type at byte {column}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PayloadError {}
