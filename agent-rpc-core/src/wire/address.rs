@@ -7,9 +7,12 @@ use super::names::{AgentId, NameError, text_type};
 const SCHEME: &str = "agent://";
 
 fn is_agent_address(text: &str) -> bool {
-    text.strip_prefix(SCHEME).is_some_and(|name| {
-        !name.is_empty() && !name.contains(['\r', '\n', '\u{2028}', '\u{2029}'])
-    })
+    let plain = |byte: u8| (0x20..0x80).contains(&byte);
+    let one_line = |name: &str| {
+        name.bytes().all(plain) || !name.contains(['\r', '\n', '\u{2028}', '\u{2029}'])
+    };
+    text.strip_prefix(SCHEME)
+        .is_some_and(|name| !name.is_empty() && one_line(name))
 }
 
 text_type! {

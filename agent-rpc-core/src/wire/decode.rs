@@ -3,6 +3,8 @@
 //! The pass also notes whether the bytes are canonical as they stand, which spares the signature
 //! a second one.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use bytestring::ByteString;
 
@@ -64,39 +66,38 @@ enum Member {
 }
 
 impl Member {
+    /// Each member, with its name as it stands in the canonical form.
     const ALL: [(Self, &'static str); 14] = [
-        (Self::Version, "version"),
-        (Self::Kind, "kind"),
-        (Self::MessageId, "messageId"),
-        (Self::CorrelationId, "correlationId"),
-        (Self::CausedBy, "causedBy"),
-        (Self::From, "from"),
-        (Self::To, "to"),
-        (Self::Capability, "capability"),
-        (Self::ReplyTo, "replyTo"),
-        (Self::Deadline, "deadline"),
-        (Self::TenantId, "tenantId"),
-        (Self::Headers, "headers"),
-        (Self::Payload, "payload"),
-        (Self::Auth, "auth"),
+        (Self::Version, "\"version\":"),
+        (Self::Kind, "\"kind\":"),
+        (Self::MessageId, "\"messageId\":"),
+        (Self::CorrelationId, "\"correlationId\":"),
+        (Self::CausedBy, "\"causedBy\":"),
+        (Self::From, "\"from\":"),
+        (Self::To, "\"to\":"),
+        (Self::Capability, "\"capability\":"),
+        (Self::ReplyTo, "\"replyTo\":"),
+        (Self::Deadline, "\"deadline\":"),
+        (Self::TenantId, "\"tenantId\":"),
+        (Self::Headers, "\"headers\":"),
+        (Self::Payload, "\"payload\":"),
+        (Self::Auth, "\"auth\":"),
     ];
 
-    /// Finds a member by its name, beginning where the next one is likely to be.
-    #[inline]
-    fn find(name: &str, likely: usize) -> Option<Self> {
-        let (before, from) = Self::ALL.split_at(likely);
-        from.iter()
-            .chain(before)
-            .find(|(_, known)| *known == name)
-            .map(|(member, _)| *member)
+    fn find(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .map(|(member, _)| member)
+            .find(|member| member.name() == name)
     }
 
-    const fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
+    fn name(self) -> &'static str {
+        let (_, token) = Self::ALL[self as usize];
+        &token[1..token.len() - 2]
     }
 
-    const fn bit(self) -> u16 {
-        1 << self as u16
+    const fn bit(self) -> u32 {
+        1 << self as u32
     }
 }
 
@@ -125,7 +126,7 @@ struct Reader<'a> {
     flaws: Flaws,
     draft: Draft,
     /// The [`Member::bit`] of each member that was there.
-    seen: u16,
+    seen: u32,
     /// Where the next member in order would be in [`Member::ALL`].
     next: usize,
     /// Whether all that is signed has so far been canonical as it stands.
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
             self.scanner.value()?;
             self.flaws.add("", Problem::Expected("a JSON object"));
             // Nothing is missing from what is no envelope.
-            self.seen = u16::MAX;
+            self.seen = u32::MAX;
         }
         self.scanner.skip_white_space();
         match self.scanner.at() == self.text.len() {
@@ -188,16 +189,58 @@ impl<'a> Reader<'a> {
         self.scanner.enter()?;
         self.blank();
         while self.scanner.peek() != b'}' {
-            let name = self.scanner.string()?;
-            self.colon()?;
-            self.member(name)?;
-            self.blank();
+            match self.expected_member() {
+                Some(member) => {
+                    self.blank();
+                    self.member(member)?;
+                }
+                None => self.named_member()?,
+            }
             if !self.comma(b'}')? {
                 break;
             }
         }
         self.scanner.leave();
         Ok(())
+    }
+
+    /// Passes over the name and the colon of the next member, if it is one that comes behind
+    /// the last one in the canonical form and is written as it is there.
+    #[inline]
+    fn expected_member(&mut self) -> Option<Member> {
+        let rest = &self.text.as_bytes()[self.scanner.at()..];
+        let later = Member::ALL.get(self.next..).unwrap_or_default();
+        let (member, token) = later
+            .iter()
+            .find(|(_, token)| rest.starts_with(token.as_bytes()))?;
+        self.scanner.advance(token.len());
+        Some(*member)
+    }
+
+    /// Reads a member in whatever place and spelling.
+    fn named_member(&mut self) -> Result<(), Stop> {
+        let name = self.scanner.string()?;
+        self.colon()?;
+        self.canonical = false;
+        let key = self.unescaped(name);
+        let Some(member) = Member::find(&key) else {
+            self.scanner.value()?;
+            let path = shown(&key);
+            self.take_ambiguities(&path);
+            self.flaws.add(path, Problem::Unknown);
+            return Ok(());
+        };
+        if self.seen & member.bit() != 0 {
+            let why = Ambiguity::DuplicateKey;
+            self.flaws.add(
+                member.name(),
+                Problem::Ambiguous {
+                    why,
+                    at: name.start,
+                },
+            );
+        }
+        self.member(member)
     }
 
     /// Passes over a colon and the white space around it.
@@ -230,27 +273,15 @@ impl<'a> Reader<'a> {
         self.canonical &= !self.scanner.skip_white_space();
     }
 
-    fn member(&mut self, name: Span) -> Result<(), Stop> {
-        let key = self.text_of(name);
-        let Some(member) = Member::find(&key, self.next) else {
-            self.scanner.value()?;
-            let path = shown(&key);
-            self.take_ambiguities(&path);
-            self.flaws.add(path, Problem::Unknown);
-            return Ok(());
-        };
+    fn member(&mut self, member: Member) -> Result<(), Stop> {
         if self.seen & member.bit() != 0 {
-            let why = Ambiguity::DuplicateKey;
-            self.flaws.add(
-                member.name(),
-                Problem::Ambiguous {
-                    why,
-                    at: name.start,
-                },
-            );
+            let problem = Problem::Ambiguous {
+                why: Ambiguity::DuplicateKey,
+                at: self.scanner.at(),
+            };
+            self.flaws.add(member.name(), problem);
         }
         self.seen |= member.bit();
-        self.canonical &= !name.escaped && member as usize >= self.next;
         self.next = member as usize + 1;
         self.scanner.begin();
         let was_canonical = self.canonical;
@@ -269,8 +300,11 @@ impl<'a> Reader<'a> {
         match member {
             Member::Version => self.version()?,
             Member::Kind => {
-                let expected = "request, response or event";
-                self.draft.kind = self.typed(member, |text| Kind::from_wire(&text), expected)?;
+                self.draft.kind = self.string()?.and_then(|kind| Kind::from_wire(&kind));
+                if self.draft.kind.is_none() {
+                    let expected = "request, response or event";
+                    self.flaws.add(member.name(), Problem::Expected(expected));
+                }
             }
             Member::MessageId => {
                 self.draft.message_id =
@@ -320,7 +354,7 @@ impl<'a> Reader<'a> {
         make: impl FnOnce(ByteString) -> Option<T>,
         expected: &'static str,
     ) -> Result<Option<T>, Stop> {
-        let value = self.string()?.and_then(make);
+        let value = self.string()?.and_then(|text| make(self.share(text)));
         if value.is_none() {
             self.flaws.add(member.name(), Problem::Expected(expected));
         }
@@ -329,21 +363,30 @@ impl<'a> Reader<'a> {
 
     /// Reads a string; `None` if the value is something else.
     #[inline]
-    fn string(&mut self) -> Result<Option<ByteString>, Stop> {
+    fn string(&mut self) -> Result<Option<Cow<'a, str>>, Stop> {
         if self.scanner.peek() != b'"' {
             self.scanner.value()?;
             return Ok(None);
         }
         let span = self.scanner.string()?;
-        Ok(Some(self.text_of(span)))
+        Ok(Some(self.unescaped(span)))
     }
 
     #[inline]
-    fn text_of(&self, span: Span) -> ByteString {
+    fn unescaped(&self, span: Span) -> Cow<'a, str> {
         let raw = &self.text[span.start..span.end];
         match span.escaped {
-            false => self.text.slice_ref(raw),
-            true => ByteString::from(unescape(raw).into_owned()),
+            false => Cow::Borrowed(raw),
+            true => unescape(raw),
+        }
+    }
+
+    /// A text that owns its memory: the frame's, wherever it stands there as it is.
+    #[inline]
+    fn share(&self, text: Cow<'a, str>) -> ByteString {
+        match text {
+            Cow::Borrowed(raw) => self.text.slice_ref(raw),
+            Cow::Owned(text) => ByteString::from(text),
         }
     }
 
@@ -353,7 +396,10 @@ impl<'a> Reader<'a> {
         let is_number = matches!(self.scanner.peek(), b'-' | b'0'..=b'9');
         self.scanner.value()?;
         let text = &self.text[from..self.scanner.at()];
-        Ok(is_number.then(|| text.parse().ok()).flatten())
+        let whole = |text: &str| text.parse::<u32>().ok().map(f64::from);
+        Ok(is_number
+            .then(|| whole(text).or_else(|| text.parse().ok()))
+            .flatten())
     }
 
     fn version(&mut self) -> Result<(), Stop> {
@@ -404,7 +450,7 @@ impl<'a> Reader<'a> {
             let from = reader.scanner.at();
             let value = reader.string()?;
             count += 1;
-            if *name == *PROTO {
+            if name == PROTO {
                 let problem = Problem::Ambiguous {
                     why: Ambiguity::ProtoHeader,
                     at: from,
@@ -415,7 +461,7 @@ impl<'a> Reader<'a> {
                 Some(value) => {
                     size += name.len() + value.len();
                     if count <= reader.limits.max_headers {
-                        entries.push((name, value));
+                        entries.push((reader.share(name), reader.share(value)));
                     }
                 }
                 None => {
@@ -472,14 +518,14 @@ impl<'a> Reader<'a> {
             *part = Some(value.unwrap_or_default());
             Ok(())
         })?;
-        self.draft.auth = parts.into_auth(&mut self.flaws);
+        self.draft.auth = parts.into_auth(self);
         Ok(())
     }
 
     /// Reads an object whose values `each` reads; whether its array indices were out of order.
     fn object(
         &mut self,
-        mut each: impl FnMut(&mut Self, ByteString) -> Result<(), Stop>,
+        mut each: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), Stop>,
     ) -> Result<bool, Stop> {
         self.scanner.enter()?;
         self.blank();
@@ -487,7 +533,7 @@ impl<'a> Reader<'a> {
         while self.scanner.peek() != b'}' {
             let name = self.scanner.key(&mut keys)?;
             self.colon()?;
-            let name = self.text_of(name);
+            let name = self.unescaped(name);
             each(self, name)?;
             if !self.comma(b'}')? {
                 break;
@@ -577,23 +623,24 @@ impl<'a> Reader<'a> {
 
 /// The members of `auth` that v1 knows; an empty string where one is not a string.
 #[derive(Default)]
-struct AuthParts {
-    kind: Option<ByteString>,
-    key_id: Option<ByteString>,
-    signature: Option<ByteString>,
-    token: Option<ByteString>,
-    scope: Option<ByteString>,
+struct AuthParts<'a> {
+    kind: Option<Cow<'a, str>>,
+    key_id: Option<Cow<'a, str>>,
+    signature: Option<Cow<'a, str>>,
+    token: Option<Cow<'a, str>>,
+    scope: Option<Cow<'a, str>>,
 }
 
-impl AuthParts {
-    fn into_auth(self, flaws: &mut Flaws) -> Option<Auth> {
-        const EXPECTED: Problem = Problem::Expected("a non-empty string");
-        let mut required = |path, part: Option<ByteString>| {
-            let part = part.filter(|text| !text.is_empty());
-            if part.is_none() {
-                flaws.add(path, EXPECTED);
+impl<'a> AuthParts<'a> {
+    fn into_auth(self, reader: &mut Reader<'a>) -> Option<Auth> {
+        let mut required = |path, part: Option<Cow<'a, str>>| {
+            let part = part.unwrap_or_default();
+            if part.is_empty() {
+                reader
+                    .flaws
+                    .add(path, Problem::Expected("a non-empty string"));
             }
-            part.unwrap_or_default()
+            reader.share(part)
         };
         match self.kind.as_deref() {
             Some("internal") => Some(Auth::Internal),
@@ -611,7 +658,7 @@ impl AuthParts {
             }),
             _ => {
                 let expected = "internal, hmac, oidc or oauth2-client";
-                flaws.add("auth.kind", Problem::Expected(expected));
+                reader.flaws.add("auth.kind", Problem::Expected(expected));
                 None
             }
         }

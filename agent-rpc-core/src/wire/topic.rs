@@ -122,8 +122,13 @@ impl Topic {
 }
 
 fn is_broker_address(text: &str) -> bool {
-    text.split_once("://")
-        .is_some_and(|(scheme, rest)| !rest.is_empty() && scheme.parse::<TransportKind>().is_ok())
+    split(text).is_some_and(|(_, topic)| !topic.is_empty())
+}
+
+fn split(text: &str) -> Option<(TransportKind, &str)> {
+    TransportKind::ALL
+        .into_iter()
+        .find_map(|kind| Some((kind, text.strip_prefix(kind.scheme())?.strip_prefix("://")?)))
 }
 
 text_type! {
@@ -142,8 +147,7 @@ impl BrokerAddress {
     /// The kind of broker.
     #[must_use]
     pub fn kind(&self) -> TransportKind {
-        let (scheme, _) = self.parts();
-        scheme.parse().expect("checked by every constructor")
+        self.parts().0
     }
 
     /// The topic: everything behind the first `://`.
@@ -154,10 +158,8 @@ impl BrokerAddress {
         Topic::new(self.parts().1)
     }
 
-    fn parts(&self) -> (&str, &str) {
-        self.as_str()
-            .split_once("://")
-            .expect("checked by every constructor")
+    fn parts(&self) -> (TransportKind, &str) {
+        split(self.as_str()).expect("checked by every constructor")
     }
 }
 

@@ -83,7 +83,7 @@ impl<'a> Pen<'a> {
     fn on(sheet: &'a Sheet) -> Self {
         Self {
             sheet,
-            keys: KeyStack::default(),
+            keys: KeyStack::new(),
             objects: Vec::new(),
             levels: 0,
             key: None,

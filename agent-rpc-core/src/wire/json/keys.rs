@@ -79,7 +79,7 @@ pub(super) struct Texts<'a> {
 }
 
 /// The keys of all open objects, the innermost object's last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::wire) struct KeyStack {
     keys: Vec<Key>,
 }
@@ -101,6 +101,12 @@ impl ObjectKeys {
 }
 
 impl KeyStack {
+    pub(super) fn new() -> Self {
+        Self {
+            keys: Vec::with_capacity(COMPARED),
+        }
+    }
+
     pub(in crate::wire) fn open(&self) -> ObjectKeys {
         ObjectKeys {
             base: self.keys.len(),

@@ -2,7 +2,8 @@
 
 use super::Ambiguity;
 
-/// A whole number with at most this many digits is a double, and spelt like one.
+/// With at most this many digits, different decimals are different doubles, and a whole number is
+/// spelt like its double.
 pub(super) const SAFE_DIGITS: usize = 15;
 
 /// How a number that obeys JSON's grammar stands to ECMAScript's spelling of it.
@@ -39,36 +40,49 @@ pub(super) fn write_number(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
 }
 
-/// Where a number that begins at `at` ends, and whether that is all that need be known of it: a
-/// whole number short enough to be spelt like a double. `None` if no number begins there.
+/// Where a number that begins at `at` ends, and whether it is known to be canonical without
+/// parsing it. `None` if no number begins there.
 #[inline]
 pub(super) fn extent(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
-    let digits_from = at + usize::from(bytes.get(at) == Some(&b'-'));
-    let mut end = digits(bytes, digits_from);
-    let first = bytes.get(digits_from).copied().unwrap_or_default();
-    let count = end - digits_from;
+    let whole = at + usize::from(bytes.get(at) == Some(&b'-'));
+    let first = bytes.get(whole).copied().unwrap_or_default();
+    let mut end = digits(bytes, whole);
+    let count = end - whole;
     if count == 0 || (first == b'0' && count > 1) {
         return None;
     }
-    let mut plain = count <= SAFE_DIGITS && (first != b'0' || digits_from == at);
-    if bytes.get(end) == Some(&b'.') {
-        let fraction = digits(bytes, end + 1);
-        if fraction == end + 1 {
+    match bytes.get(end) {
+        Some(b'.' | b'e' | b'E') => {}
+        _ => return Some((end, count <= SAFE_DIGITS && (first != b'0' || whole == at))),
+    }
+    let mut canonical = false;
+    if bytes[end] == b'.' {
+        let fraction = end + 1;
+        end = digits(bytes, fraction);
+        if end == fraction {
             return None;
         }
-        end = fraction;
-        plain = false;
+        canonical = count + end - fraction <= SAFE_DIGITS && is_plain(first, &bytes[fraction..end]);
     }
     if let Some(b'e' | b'E') = bytes.get(end) {
         let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let exponent = digits(bytes, end + 1 + sign);
-        if exponent == end + 1 + sign {
+        let exponent = end + 1 + sign;
+        end = digits(bytes, exponent);
+        if end == exponent {
             return None;
         }
-        end = exponent;
-        plain = false;
+        canonical = false;
     }
-    Some((end, plain))
+    Some((end, canonical))
+}
+
+/// Whether a fraction is spelt as ECMAScript would, given that there are few enough digits for
+/// no two decimals to be the same double: no zeros behind it, and not so small (below 0.000001)
+/// that it needs an exponent.
+#[inline]
+fn is_plain(first: u8, fraction: &[u8]) -> bool {
+    let large = first != b'0' || fraction.iter().take(6).any(|&digit| digit != b'0');
+    large && fraction.last() != Some(&b'0')
 }
 
 #[inline]
@@ -115,6 +129,11 @@ mod tests {
             ("1e-400", "0"),
             ("9007199254740994", "9007199254740994"),
             ("123456789012345", "123456789012345"),
+            ("0.00000123", "0.00000123"),
+            ("0.00000012", "1.2e-7"),
+            ("-12.50", "-12.5"),
+            ("0.10", "0.1"),
+            ("99999999999999.9", "99999999999999.9"),
         ] {
             assert_eq!(canonical(text).as_deref(), Ok(expected), "{text}");
         }
@@ -131,6 +150,26 @@ mod tests {
         }
         for text in ["1e309", "-1e309"] {
             assert_eq!(canonical(text), Err(Ambiguity::NumberOutOfRange), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_canonical_at_sight_is_canonical() {
+        // A walk over decimals of up to 15 digits, small and large, of every length.
+        let mut seed = 1_u64;
+        for _ in 0..200_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let digits = (seed >> 10) % 10_u64.pow(1 + (seed >> 60) as u32);
+            let scale = 10_u64.pow((seed >> 56 & 7) as u32);
+            let width = (seed >> 56 & 7) as usize;
+            let text = format!("{}.{:0width$}", digits / scale, digits % scale);
+            let Some((end, canonical)) = extent(text.as_bytes(), 0) else {
+                continue;
+            };
+            assert_eq!(end, text.len());
+            if canonical {
+                assert!(matches!(spelling(&text), Spelling::Canonical), "{text}");
+            }
         }
     }
 

@@ -59,7 +59,7 @@ impl<'a> Scanner<'a> {
             depth: 0,
             deepest: 0,
             max_depth,
-            keys: KeyStack::default(),
+            keys: KeyStack::new(),
             copy: Vec::new(),
             run: 0,
             ambiguities: Vec::new(),
@@ -76,9 +76,10 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 
+    /// Passes over bytes that the caller has looked at.
     #[inline]
-    pub(in crate::wire) fn bump(&mut self) {
-        self.at += 1;
+    pub(in crate::wire) fn advance(&mut self, count: usize) {
+        self.at += count;
     }
 
     /// What was found ambiguous since the last call, with its place.
@@ -179,30 +180,40 @@ impl<'a> Scanner<'a> {
     #[inline]
     pub(in crate::wire) fn string(&mut self) -> Result<Span, Stop> {
         self.expect(b'"', "expected a string")?;
-        let start = self.at;
         let bytes = self.text.as_bytes();
-        let mut escaped = false;
+        let start = self.at;
+        let (mut at, mut escaped) = (start, false);
         loop {
-            self.at = string::plain_end(bytes, self.at);
-            match self.peek() {
-                b'"' => break,
-                b'\\' => self.escape()?,
-                _ if self.at == bytes.len() => return Err(Stop::Syntax("unterminated string")),
-                _ => return Err(Stop::Syntax("a control character in a string")),
+            at = string::plain_end(bytes, at);
+            match bytes.get(at) {
+                Some(b'"') => break,
+                Some(b'\\') => match bytes.get(at + 1) {
+                    Some(b'n' | b'"' | b'\\' | b't' | b'r' | b'b' | b'f') => at += 2,
+                    _ => at += self.escape(at)?,
+                },
+                found => {
+                    self.at = at;
+                    return Err(Stop::Syntax(match found {
+                        Some(_) => "a control character in a string",
+                        None => "unterminated string",
+                    }));
+                }
             }
             escaped = true;
         }
-        let end = self.at;
-        self.at += 1;
+        self.at = at + 1;
         Ok(Span {
             start,
-            end,
+            end: at,
             escaped,
         })
     }
 
-    fn escape(&mut self) -> Result<(), Stop> {
-        let Some(escape) = string::escape(&self.text.as_bytes()[self.at..]) else {
+    /// Judges the escape at `at`, one that is not canonical at sight; its length.
+    #[cold]
+    fn escape(&mut self, at: usize) -> Result<usize, Stop> {
+        self.at = at;
+        let Some(escape) = string::escape(&self.text.as_bytes()[at..]) else {
             return Err(Stop::Syntax("not an escape"));
         };
         match escape.meaning {
@@ -210,16 +221,15 @@ impl<'a> Scanner<'a> {
             Meaning::Respelled(c) => {
                 self.end_run();
                 string::write_contents(&mut self.copy, c.encode_utf8(&mut [0; 4]));
-                self.run = self.at + escape.length;
+                self.run = at + escape.length;
             }
-            Meaning::LoneSurrogate => self.refuse(Ambiguity::LoneSurrogate, self.at),
+            Meaning::LoneSurrogate => self.refuse(Ambiguity::LoneSurrogate, at),
         }
-        self.at += escape.length;
-        Ok(())
+        Ok(escape.length)
     }
 
     #[inline]
-    pub(in crate::wire) fn number(&mut self) -> Result<(), Stop> {
+    fn number(&mut self) -> Result<(), Stop> {
         let Some((end, plain)) = number::extent(self.text.as_bytes(), self.at) else {
             return Err(Stop::Syntax("not a number"));
         };

@@ -2,30 +2,18 @@
 
 use std::borrow::Cow;
 
-const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
-
-/// The high bit of each byte of `word` that is zero; exact for the lowest such byte, which is
-/// the only one that is looked at (a borrow can reach no lower byte).
-#[inline]
-const fn zeros(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word
-}
+use wide::u8x16;
 
 /// The index of the first byte from `at` on that is a quote, a backslash or a control
 /// character; the length where there is none.
 #[inline]
 pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*chunk);
-        let quote = zeros(word ^ (ONES * b'"' as u64));
-        let backslash = zeros(word ^ (ONES * b'\\' as u64));
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let hits = (quote | backslash | control) & HIGHS;
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
+        let hits = special(block);
         if hits != 0 {
-            return at + (hits.trailing_zeros() / 8) as usize;
+            return at + hits.trailing_zeros() as usize;
         }
-        at += 8;
+        at += BLOCK;
     }
     while let Some(&byte) = bytes.get(at) {
         if byte < 0x20 || byte == b'"' || byte == b'\\' {
@@ -34,6 +22,18 @@ pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+const BLOCK: usize = 16;
+
+/// One bit for each special byte of the block, the first byte's lowest.
+#[inline]
+fn special(block: &[u8; BLOCK]) -> u32 {
+    let block = u8x16::from(*block);
+    let quote = block.simd_eq(u8x16::splat(b'"'));
+    let backslash = block.simd_eq(u8x16::splat(b'\\'));
+    let control = block.simd_eq(block.min(u8x16::splat(0x1f)));
+    (quote | backslash | control).to_bitmask()
 }
 
 /// One escape of a JSON string.
