@@ -29,9 +29,7 @@ fn bench(report: &mut Report, size: usize) {
     let keyring = Keyring::new(Key::new("2026-11", SECRET).expect("a key"));
     let envelope = envelope(size);
     let frame = envelope.encode(&limits).expect("within limits");
-    let signed = envelope
-        .encode_signed(&keyring, &limits)
-        .expect("within limits");
+    let signed = envelope.encode_signed(&keyring, &limits).expect("within limits");
     let canonical = envelope.canonical();
     let size = envelope.payload.as_ref().expect("it has one").json().len();
 
@@ -51,9 +49,7 @@ fn bench(report: &mut Report, size: usize) {
             Contender::new("serde_json, borrowed, raw", || {
                 serde_json::from_slice::<Borrowed<'_>>(&frame)
             }),
-            Contender::new("serde_json, owned, raw", || {
-                serde_json::from_slice::<Owned>(&frame)
-            }),
+            Contender::new("serde_json, owned, raw", || serde_json::from_slice::<Owned>(&frame)),
             Contender::new("agent-rpc", || Received::decode(frame.clone(), &limits)),
         ],
     );
@@ -96,17 +92,10 @@ fn envelope(size: usize) -> AgentRpcEnvelope {
         "review-pr".parse().expect("a capability"),
         payload,
     );
-    envelope.reply_to = Some(
-        "nats://agents.concierge.responses"
-            .parse()
-            .expect("an address"),
-    );
+    envelope.reply_to = Some("nats://agents.concierge.responses".parse().expect("an address"));
     envelope.deadline = Some(Deadline::from_millis(1_767_225_600_000).expect("a deadline"));
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    envelope
-        .headers
-        .insert("traceparent", trace)
-        .expect("a header");
+    envelope.headers.insert("traceparent", trace).expect("a header");
     envelope
 }
 

@@ -36,16 +36,8 @@ struct Refused {
 fn main() {
     let vectors: Vectors =
         serde_json::from_str(include_str!("vectors/envelope-v1.json")).expect("vectors");
-    let counts = (
-        vectors.sign.len(),
-        vectors.reject.len(),
-        vectors.ambiguous.len(),
-    );
-    assert_eq!(
-        counts,
-        (20, 33, 10),
-        "the list of vectors is not the frozen one"
-    );
+    let counts = (vectors.sign.len(), vectors.reject.len(), vectors.ambiguous.len());
+    assert_eq!(counts, (20, 33, 10), "the list of vectors is not the frozen one");
 
     let mut trials = Vec::new();
     for vector in vectors.sign {
@@ -57,18 +49,14 @@ fn main() {
         let name = format!("reject: {}", vector.name);
         trials.push(Trial::test(name, move || {
             let error = refused(&vector)?;
-            check(!error.is_ambiguous(), || {
-                format!("refused as ambiguous: {error}")
-            })
+            check(!error.is_ambiguous(), || format!("refused as ambiguous: {error}"))
         }));
     }
     for vector in vectors.ambiguous {
         let name = format!("ambiguous: {}", vector.name);
         trials.push(Trial::test(name, move || {
             let error = refused(&vector)?;
-            check(error.is_ambiguous(), || {
-                format!("refused for another reason: {error}")
-            })
+            check(error.is_ambiguous(), || format!("refused for another reason: {error}"))
         }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -84,21 +72,15 @@ fn signs(vector: &Signed, secret: &str) -> Result<(), Failed> {
     let keyring = Keyring::new(Key::new("k1", secret)?);
     let envelope = decode(&vector.wire)?.trust();
     let frame = envelope.encode_signed(&keyring, &limits)?;
-    let signature = format!(
-        r#","auth":{{"kind":"hmac","keyId":"k1","signature":"{}"}}}}"#,
-        vector.hmac_sha256
-    );
+    let signature =
+        format!(r#","auth":{{"kind":"hmac","keyId":"k1","signature":"{}"}}}}"#, vector.hmac_sha256);
     let text = std::str::from_utf8(&frame)?;
-    check(text.ends_with(&signature), || {
-        "another signature than the vector's".to_owned()
-    })?;
+    check(text.ends_with(&signature), || "another signature than the vector's".to_owned())?;
     let ours = Received::decode(frame.clone(), &limits)?;
     ours.verify(&keyring)?;
     let mut unsigned: AgentRpcEnvelope = ours.trust();
     unsigned.auth.clone_from(&envelope.auth);
-    check(unsigned == envelope, || {
-        "did not read back as it was".to_owned()
-    })?;
+    check(unsigned == envelope, || "did not read back as it was".to_owned())?;
 
     // Signed by a peer that writes the members in its own order, it verifies too.
     let auth = &signature[1..signature.len() - 1];
@@ -136,15 +118,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn same(what: &str, ours: &str, theirs: &str) -> Result<(), Failed> {
-    check(ours == theirs, || {
-        format!("{what}:\n  ours   {ours}\n  theirs {theirs}")
-    })
+    check(ours == theirs, || format!("{what}:\n  ours   {ours}\n  theirs {theirs}"))
 }
 
 fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failed> {
-    if holds {
-        Ok(())
-    } else {
-        Err(otherwise().into())
-    }
+    if holds { Ok(()) } else { Err(otherwise().into()) }
 }

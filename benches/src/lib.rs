@@ -64,11 +64,7 @@ impl Report {
     /// A report whose `size` column means `size_name`.
     #[must_use]
     pub fn new(size_name: &'static str) -> Self {
-        Self {
-            json: std::env::args().any(|arg| arg == "--json"),
-            size_name,
-            last: None,
-        }
+        Self { json: std::env::args().any(|arg| arg == "--json"), size_name, last: None }
     }
 
     /// Measures the contenders against the first of them, the floor.
@@ -81,10 +77,7 @@ impl Report {
     #[expect(clippy::print_stdout, reason = "this is the program's output")]
     fn print(&mut self, row: &Row) {
         if self.json {
-            println!(
-                "{}",
-                serde_json::to_string(row).expect("a row is plain data")
-            );
+            println!("{}", serde_json::to_string(row).expect("a row is plain data"));
             return;
         }
         if self.last.is_none() {
@@ -116,11 +109,7 @@ fn measure(bench: &'static str, size: usize, mut contenders: Vec<Contender<'_>>)
         }
     }
     let ratios = |nth: usize| -> Vec<f64> {
-        samples[nth]
-            .iter()
-            .zip(&samples[0])
-            .map(|(mine, floor)| mine / floor)
-            .collect()
+        samples[nth].iter().zip(&samples[0]).map(|(mine, floor)| mine / floor).collect()
     };
     contenders
         .iter()

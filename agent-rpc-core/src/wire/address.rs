@@ -11,8 +11,7 @@ fn is_agent_address(text: &str) -> bool {
     let one_line = |name: &str| {
         name.bytes().all(plain) || !name.contains(['\r', '\n', '\u{2028}', '\u{2029}'])
     };
-    text.strip_prefix(SCHEME)
-        .is_some_and(|name| !name.is_empty() && one_line(name))
+    text.strip_prefix(SCHEME).is_some_and(|name| !name.is_empty() && one_line(name))
 }
 
 text_type! {
@@ -72,14 +71,7 @@ mod tests {
 
     #[test]
     fn an_address_is_a_scheme_and_one_line() {
-        for text in [
-            "",
-            "agent://",
-            "agent:/a",
-            "AGENT://a",
-            "agent://a\nb",
-            "agent://\u{2028}",
-        ] {
+        for text in ["", "agent://", "agent:/a", "AGENT://a", "agent://a\nb", "agent://\u{2028}"] {
             assert!(AgentAddress::new(text).is_err(), "{text:?}");
         }
         for text in ["agent://a", "agent://a b", "agent://é", "agent:// "] {

@@ -30,16 +30,9 @@ impl Deadline {
     /// written.
     #[must_use]
     pub fn after(now: SystemTime, timeout: Duration) -> Self {
-        let since = now
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .saturating_add(timeout);
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(timeout);
         let millis = since.as_nanos().div_ceil(1_000_000);
-        Self(
-            u64::try_from(millis)
-                .unwrap_or(u64::MAX)
-                .clamp(1, Self::MAX.0),
-        )
+        Self(u64::try_from(millis).unwrap_or(u64::MAX).clamp(1, Self::MAX.0))
     }
 
     /// Milliseconds since the epoch.
@@ -77,10 +70,7 @@ mod tests {
         assert!(Deadline::from_millis(0).is_err());
         assert!(Deadline::from_millis(1 << 53).is_err());
         assert_eq!(Deadline::from_millis((1 << 53) - 1), Ok(Deadline::MAX));
-        assert_eq!(
-            Deadline::from_number(1.7672256e12).unwrap().as_millis(),
-            1_767_225_600_000
-        );
+        assert_eq!(Deadline::from_number(1.7672256e12).unwrap().as_millis(), 1_767_225_600_000);
         for number in [0.0, -5.0, 1.5, 9007199254740992.0, f64::NAN, f64::INFINITY] {
             assert_eq!(Deadline::from_number(number), None, "{number}");
         }
@@ -92,10 +82,7 @@ mod tests {
         let deadline = Deadline::after(now, Duration::from_micros(1_500));
         assert_eq!(deadline.as_millis(), 100_002);
         assert_eq!(deadline.remaining(now), Duration::from_millis(2));
-        assert_eq!(
-            deadline.remaining(now + Duration::from_secs(1)),
-            Duration::ZERO
-        );
+        assert_eq!(deadline.remaining(now + Duration::from_secs(1)), Duration::ZERO);
         assert_eq!(Deadline::after(now, Duration::MAX), Deadline::MAX);
     }
 }

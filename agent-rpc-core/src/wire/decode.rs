@@ -25,22 +25,14 @@ use super::topic::BrokerAddress;
 pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeError> {
     let mut flaws = Flaws::default();
     if frame.len() > limits.max_bytes {
-        let excess = Excess::Bytes {
-            size: frame.len(),
-            limit: limits.max_bytes,
-        };
+        let excess = Excess::Bytes { size: frame.len(), limit: limits.max_bytes };
         flaws.add("", Problem::TooLarge(excess));
         return Err(flaws.into());
     }
     match ByteString::try_from(frame) {
         Ok(text) => Reader::new(&text, limits).read(),
         Err(error) => {
-            flaws.add(
-                "",
-                Problem::NotUtf8 {
-                    at: error.valid_up_to(),
-                },
-            );
+            flaws.add("", Problem::NotUtf8 { at: error.valid_up_to() });
             Err(flaws.into())
         }
     }
@@ -85,10 +77,7 @@ impl Member {
     ];
 
     fn find(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .map(|(member, _)| member)
-            .find(|member| member.name() == name)
+        Self::ALL.into_iter().map(|(member, _)| member).find(|member| member.name() == name)
     }
 
     fn name(self) -> &'static str {
@@ -158,9 +147,9 @@ impl<'a> Reader<'a> {
                 let at = self.scanner.at();
                 let problem = match stop {
                     Stop::Syntax(what) => Problem::Syntax { what, at },
-                    Stop::TooDeep => Problem::TooLarge(Excess::Depth {
-                        limit: self.limits.depth(),
-                    }),
+                    Stop::TooDeep => {
+                        Problem::TooLarge(Excess::Depth { limit: self.limits.depth() })
+                    }
                 };
                 self.flaws.add("", problem);
                 Err(self.flaws.into())
@@ -210,9 +199,7 @@ impl<'a> Reader<'a> {
     fn expected_member(&mut self) -> Option<Member> {
         let rest = &self.text.as_bytes()[self.scanner.at()..];
         let later = Member::ALL.get(self.next..).unwrap_or_default();
-        let (member, token) = later
-            .iter()
-            .find(|(_, token)| rest.starts_with(token.as_bytes()))?;
+        let (member, token) = later.iter().find(|(_, token)| rest.starts_with(token.as_bytes()))?;
         self.scanner.advance(token.len());
         Some(*member)
     }
@@ -232,13 +219,7 @@ impl<'a> Reader<'a> {
         };
         if self.seen & member.bit() != 0 {
             let why = Ambiguity::DuplicateKey;
-            self.flaws.add(
-                member.name(),
-                Problem::Ambiguous {
-                    why,
-                    at: name.start,
-                },
-            );
+            self.flaws.add(member.name(), Problem::Ambiguous { why, at: name.start });
         }
         self.member(member)
     }
@@ -259,8 +240,7 @@ impl<'a> Reader<'a> {
         if self.scanner.peek() == end {
             return Ok(false);
         }
-        self.scanner
-            .expect(b',', "expected a comma or the end of the object")?;
+        self.scanner.expect(b',', "expected a comma or the end of the object")?;
         self.blank();
         match self.scanner.peek() {
             b'"' => Ok(true),
@@ -275,10 +255,8 @@ impl<'a> Reader<'a> {
 
     fn member(&mut self, member: Member) -> Result<(), Stop> {
         if self.seen & member.bit() != 0 {
-            let problem = Problem::Ambiguous {
-                why: Ambiguity::DuplicateKey,
-                at: self.scanner.at(),
-            };
+            let problem =
+                Problem::Ambiguous { why: Ambiguity::DuplicateKey, at: self.scanner.at() };
             self.flaws.add(member.name(), problem);
         }
         self.seen |= member.bit();
@@ -397,15 +375,12 @@ impl<'a> Reader<'a> {
         self.scanner.value()?;
         let text = &self.text[from..self.scanner.at()];
         let whole = |text: &str| text.parse::<u32>().ok().map(f64::from);
-        Ok(is_number
-            .then(|| whole(text).or_else(|| text.parse().ok()))
-            .flatten())
+        Ok(is_number.then(|| whole(text).or_else(|| text.parse().ok())).flatten())
     }
 
     fn version(&mut self) -> Result<(), Stop> {
         if self.number()? != Some(f64::from(VERSION)) {
-            self.flaws
-                .add(Member::Version.name(), Problem::Expected("the number 1"));
+            self.flaws.add(Member::Version.name(), Problem::Expected("the number 1"));
         }
         Ok(())
     }
@@ -413,10 +388,7 @@ impl<'a> Reader<'a> {
     fn deadline(&mut self) -> Result<(), Stop> {
         self.draft.deadline = self.number()?.and_then(Deadline::from_number);
         if self.draft.deadline.is_none() {
-            self.flaws.add(
-                Member::Deadline.name(),
-                Problem::Expected(Deadline::EXPECTED),
-            );
+            self.flaws.add(Member::Deadline.name(), Problem::Expected(Deadline::EXPECTED));
         }
         Ok(())
     }
@@ -439,10 +411,7 @@ impl<'a> Reader<'a> {
     fn headers(&mut self) -> Result<(), Stop> {
         if self.scanner.peek() != b'{' {
             self.scanner.value()?;
-            self.flaws.add(
-                Member::Headers.name(),
-                Problem::Expected("an object of strings"),
-            );
+            self.flaws.add(Member::Headers.name(), Problem::Expected("an object of strings"));
             return Ok(());
         }
         let (mut entries, mut count, mut size) = (Vec::new(), 0, 0);
@@ -451,10 +420,7 @@ impl<'a> Reader<'a> {
             let value = reader.string()?;
             count += 1;
             if name == PROTO {
-                let problem = Problem::Ambiguous {
-                    why: Ambiguity::ProtoHeader,
-                    at: from,
-                };
+                let problem = Problem::Ambiguous { why: Ambiguity::ProtoHeader, at: from };
                 reader.flaws.add(format!("headers.{PROTO}"), problem);
             }
             match value {
@@ -471,26 +437,14 @@ impl<'a> Reader<'a> {
             }
             Ok(())
         })?;
-        let Limits {
-            max_headers,
-            max_header_bytes,
-            ..
-        } = *self.limits;
+        let Limits { max_headers, max_header_bytes, .. } = *self.limits;
         if count > max_headers {
-            let excess = Excess::Headers {
-                count,
-                limit: max_headers,
-            };
-            self.flaws
-                .add(Member::Headers.name(), Problem::TooLarge(excess));
+            let excess = Excess::Headers { count, limit: max_headers };
+            self.flaws.add(Member::Headers.name(), Problem::TooLarge(excess));
         }
         if size > max_header_bytes {
-            let excess = Excess::HeaderBytes {
-                size,
-                limit: max_header_bytes,
-            };
-            self.flaws
-                .add(Member::Headers.name(), Problem::TooLarge(excess));
+            let excess = Excess::HeaderBytes { size, limit: max_header_bytes };
+            self.flaws.add(Member::Headers.name(), Problem::TooLarge(excess));
         }
         self.draft.headers = Headers::from_wire(entries, disordered);
         Ok(())
@@ -499,8 +453,7 @@ impl<'a> Reader<'a> {
     fn auth(&mut self) -> Result<(), Stop> {
         if self.scanner.peek() != b'{' {
             self.scanner.value()?;
-            self.flaws
-                .add(Member::Auth.name(), Problem::Expected("an object"));
+            self.flaws.add(Member::Auth.name(), Problem::Expected("an object"));
             return Ok(());
         }
         let mut parts = AuthParts::default();
@@ -568,15 +521,7 @@ impl<'a> Reader<'a> {
                 self.flaws.add(member.name(), Problem::Missing);
             }
         }
-        let Draft {
-            kind,
-            message_id,
-            correlation_id,
-            from,
-            to,
-            capability,
-            ..
-        } = self.draft;
+        let Draft { kind, message_id, correlation_id, from, to, capability, .. } = self.draft;
         let (
             true,
             Some(kind),
@@ -585,15 +530,7 @@ impl<'a> Reader<'a> {
             Some(from),
             Some(to),
             Some(capability),
-        ) = (
-            self.flaws.is_empty(),
-            kind,
-            message_id,
-            correlation_id,
-            from,
-            to,
-            capability,
-        )
+        ) = (self.flaws.is_empty(), kind, message_id, correlation_id, from, to, capability)
         else {
             return Err(self.flaws.into());
         };
@@ -613,11 +550,7 @@ impl<'a> Reader<'a> {
             auth: self.draft.auth,
         };
         let canonical_to = self.canonical.then_some(self.signed_to);
-        Ok(Received {
-            envelope,
-            frame: self.text.clone(),
-            canonical_to,
-        })
+        Ok(Received { envelope, frame: self.text.clone(), canonical_to })
     }
 }
 
@@ -636,9 +569,7 @@ impl<'a> AuthParts<'a> {
         let mut required = |path, part: Option<Cow<'a, str>>| {
             let part = part.unwrap_or_default();
             if part.is_empty() {
-                reader
-                    .flaws
-                    .add(path, Problem::Expected("a non-empty string"));
+                reader.flaws.add(path, Problem::Expected("a non-empty string"));
             }
             reader.share(part)
         };

@@ -62,26 +62,16 @@ impl AgentRpcEnvelope {
     fn check_limits(&self, limits: &Limits) -> Result<(), Excess> {
         let count = self.headers.len();
         if count > limits.max_headers {
-            return Err(Excess::Headers {
-                count,
-                limit: limits.max_headers,
-            });
+            return Err(Excess::Headers { count, limit: limits.max_headers });
         }
         if count > 0 {
             let size = self.headers.size();
             if size > limits.max_header_bytes {
-                return Err(Excess::HeaderBytes {
-                    size,
-                    limit: limits.max_header_bytes,
-                });
+                return Err(Excess::HeaderBytes { size, limit: limits.max_header_bytes });
             }
         }
         let limit = limits.depth();
-        if self
-            .payload
-            .as_ref()
-            .is_some_and(|payload| payload.levels() >= limit)
-        {
+        if self.payload.as_ref().is_some_and(|payload| payload.levels() >= limit) {
             return Err(Excess::Depth { limit });
         }
         Ok(())
@@ -95,18 +85,9 @@ impl AgentRpcEnvelope {
             + self.to.as_str().len()
             + self.capability.as_str().len()
             + self.caused_by.as_ref().map_or(0, |id| id.as_str().len())
-            + self
-                .reply_to
-                .as_ref()
-                .map_or(0, |address| address.as_str().len())
-            + self
-                .tenant_id
-                .as_ref()
-                .map_or(0, |tenant| tenant.as_str().len())
-            + self
-                .payload
-                .as_ref()
-                .map_or(0, |payload| payload.json().len());
+            + self.reply_to.as_ref().map_or(0, |address| address.as_str().len())
+            + self.tenant_id.as_ref().map_or(0, |tenant| tenant.as_str().len())
+            + self.payload.as_ref().map_or(0, |payload| payload.json().len());
         texts + self.headers.size() + 8 * self.headers.len() + 384
     }
 
@@ -201,10 +182,7 @@ fn open_auth(out: &mut Vec<u8>, kind: &str) {
 fn close_frame(mut out: Vec<u8>, limits: &Limits) -> Result<Bytes, Excess> {
     out.push(b'}');
     if out.len() > limits.max_bytes {
-        return Err(Excess::Bytes {
-            size: out.len(),
-            limit: limits.max_bytes,
-        });
+        return Err(Excess::Bytes { size: out.len(), limit: limits.max_bytes });
     }
     Ok(Bytes::from(out))
 }

@@ -35,9 +35,7 @@ impl Kind {
     }
 
     pub(super) fn from_wire(name: &str) -> Option<Self> {
-        [Self::Request, Self::Response, Self::Event]
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
+        [Self::Request, Self::Response, Self::Event].into_iter().find(|kind| kind.as_str() == name)
     }
 }
 

@@ -34,12 +34,9 @@ impl DecodeError {
     /// two peers would read it differently.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
-        self.flaws.iter().all(|flaw| {
-            matches!(
-                flaw.problem,
-                Problem::Ambiguous { .. } | Problem::NotUtf8 { .. }
-            )
-        })
+        self.flaws
+            .iter()
+            .all(|flaw| matches!(flaw.problem, Problem::Ambiguous { .. } | Problem::NotUtf8 { .. }))
     }
 }
 
@@ -170,10 +167,7 @@ impl fmt::Display for Excess {
                 write!(f, "{count} headers are more than the limit of {limit}")
             }
             Self::HeaderBytes { size, limit } => {
-                write!(
-                    f,
-                    "{size} bytes of headers are more than the limit of {limit}"
-                )
+                write!(f, "{size} bytes of headers are more than the limit of {limit}")
             }
         }
     }
@@ -192,10 +186,7 @@ impl Flaws {
     #[cold]
     pub(super) fn add(&mut self, path: impl Into<String>, problem: Problem) {
         if self.kept.len() < KEPT {
-            self.kept.push(Flaw {
-                path: path.into(),
-                problem,
-            });
+            self.kept.push(Flaw { path: path.into(), problem });
         } else {
             self.more += 1;
         }
@@ -209,10 +200,7 @@ impl Flaws {
 
 impl From<Flaws> for DecodeError {
     fn from(flaws: Flaws) -> Self {
-        Self {
-            flaws: flaws.kept,
-            more: flaws.more,
-        }
+        Self { flaws: flaws.kept, more: flaws.more }
     }
 }
 
@@ -220,11 +208,7 @@ impl From<Flaws> for DecodeError {
 /// terminal would obey.
 pub(super) fn shown(name: &str) -> String {
     const SHOWN: usize = 40;
-    let mut text: String = name
-        .chars()
-        .take(SHOWN)
-        .flat_map(char::escape_debug)
-        .collect();
+    let mut text: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     if name.chars().nth(SHOWN).is_some() {
         text.push('…');
     }

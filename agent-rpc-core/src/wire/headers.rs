@@ -66,10 +66,7 @@ impl Headers {
     /// The value of a header.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.entries
-            .iter()
-            .find(|(known, _)| **known == *name)
-            .map(|(_, value)| &**value)
+        self.entries.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
     }
 
     /// Sets a header, in its old place where it was set before.
@@ -98,10 +95,7 @@ impl Headers {
 
     /// Takes a header out.
     pub fn remove(&mut self, name: &str) -> Option<String> {
-        let at = self
-            .entries
-            .iter()
-            .position(|(known, _)| **known == *name)?;
+        let at = self.entries.iter().position(|(known, _)| **known == *name)?;
         let (_, value) = self.entries.remove(at);
         self.present = !self.entries.is_empty();
         Some(value.to_string())
@@ -127,10 +121,7 @@ impl Headers {
     /// Bytes of all names and values.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.entries
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum()
+        self.entries.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
     /// Whether the member is written; an empty `{}` that came off the wire still is.
@@ -140,10 +131,7 @@ impl Headers {
 
     /// Headers off the wire, already known to differ in their names.
     pub(super) fn from_wire(entries: Vec<(ByteString, ByteString)>, disordered: bool) -> Self {
-        let mut headers = Self {
-            entries,
-            present: true,
-        };
+        let mut headers = Self { entries, present: true };
         if disordered {
             headers.order();
         }
@@ -161,9 +149,7 @@ pub(super) const PROTO: &str = "__proto__";
 /// Shows names only: a value may be a secret of somebody's.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.entries.iter().map(|(name, _)| &**name))
-            .finish()
+        f.debug_list().entries(self.entries.iter().map(|(name, _)| &**name)).finish()
     }
 }
 

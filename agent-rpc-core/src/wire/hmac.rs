@@ -118,10 +118,7 @@ impl Keyring {
     /// A keyring that signs with `key` and accepts what it signed.
     #[must_use]
     pub fn new(key: Key) -> Self {
-        Self {
-            signing: key,
-            accepted: Vec::new(),
-        }
+        Self { signing: key, accepted: Vec::new() }
     }
 
     /// Also accepts what `key` signed.
@@ -143,9 +140,7 @@ impl Keyring {
     }
 
     fn find(&self, id: &str) -> Option<&Key> {
-        std::iter::once(&self.signing)
-            .chain(&self.accepted)
-            .find(|key| key.id() == id)
+        std::iter::once(&self.signing).chain(&self.accepted).find(|key| key.id() == id)
     }
 
     /// Whether `auth` is a signature of the parts by an active key.
@@ -153,16 +148,10 @@ impl Keyring {
         let (key_id, signature) = match auth {
             Some(Auth::Hmac { key_id, signature }) => (key_id, signature),
             Some(_) => {
-                return Err(AuthRejection::new(
-                    AuthReason::WrongKind,
-                    "hmac is demanded",
-                ));
+                return Err(AuthRejection::new(AuthReason::WrongKind, "hmac is demanded"));
             }
             None => {
-                return Err(AuthRejection::new(
-                    AuthReason::MissingAuth,
-                    "there is no signature",
-                ));
+                return Err(AuthRejection::new(AuthReason::MissingAuth, "there is no signature"));
             }
         };
         let Some(key) = self.find(key_id) else {

@@ -21,12 +21,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_bytes: 1024 * 1024,
-            max_depth: 128,
-            max_headers: 64,
-            max_header_bytes: 8 * 1024,
-        }
+        Self { max_bytes: 1024 * 1024, max_depth: 128, max_headers: 64, max_header_bytes: 8 * 1024 }
     }
 }
 

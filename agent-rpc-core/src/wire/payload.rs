@@ -30,10 +30,7 @@ impl Payload {
     /// `null`.
     #[must_use]
     pub const fn null() -> Self {
-        Self {
-            json: ByteString::from_static("null"),
-            levels: 0,
-        }
+        Self { json: ByteString::from_static("null"), levels: 0 }
     }
 
     /// Serialises a value.
@@ -61,10 +58,7 @@ impl Payload {
         }
         match read {
             Ok(canonical) => Ok(Self::from_canonical(canonical)),
-            Err(Stop::Syntax(what)) => Err(PayloadError::Syntax {
-                what,
-                at: scanner.at(),
-            }),
+            Err(Stop::Syntax(what)) => Err(PayloadError::Syntax { what, at: scanner.at() }),
             Err(Stop::TooDeep) => Err(PayloadError::TooDeep),
         }
     }
@@ -90,10 +84,7 @@ impl Payload {
     }
 
     fn from_canonical(canonical: Canonical) -> Self {
-        Self {
-            json: ByteString::from(canonical.text),
-            levels: canonical.levels,
-        }
+        Self { json: ByteString::from(canonical.text), levels: canonical.levels }
     }
 
     /// A text that a scan found to be canonical.
@@ -139,19 +130,13 @@ impl PayloadError {
     /// serde_json quotes what it found; of its sentence only the part about the type is kept.
     fn misfit(error: &serde_json::Error) -> Self {
         let text = error.to_string();
-        let text = text
-            .rsplit_once(" at line ")
-            .map_or(text.as_str(), |(clause, _)| clause);
+        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(clause, _)| clause);
         let expected = if text.starts_with("missing field ") {
             Some(text.to_owned())
         } else {
-            text.rsplit_once("expected ")
-                .map(|(_, what)| format!("expected {what}"))
+            text.rsplit_once("expected ").map(|(_, what)| format!("expected {what}"))
         };
-        Self::Misfit {
-            expected,
-            column: error.column(),
-        }
+        Self::Misfit { expected, column: error.column() }
     }
 }
 
@@ -162,14 +147,8 @@ impl fmt::Display for PayloadError {
             Self::Serialize(what) => write!(f, "does not serialise: {what}"),
             Self::Syntax { what, at } => write!(f, "not JSON: {what} at byte {at}"),
             Self::TooDeep => write!(f, "nested deeper than {MAX_LEVELS} levels"),
-            Self::Misfit {
-                expected: Some(what),
-                column,
-            } => write!(f, "{what} at byte {column}"),
-            Self::Misfit {
-                expected: None,
-                column,
-            } => {
+            Self::Misfit { expected: Some(what), column } => write!(f, "{what} at byte {column}"),
+            Self::Misfit { expected: None, column } => {
                 write!(f, "does not fit the type at byte {column}")
             }
         }

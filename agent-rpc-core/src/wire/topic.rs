@@ -26,14 +26,8 @@ pub enum TransportKind {
 
 impl TransportKind {
     /// Every kind, in the order of the protocol.
-    pub const ALL: [Self; 6] = [
-        Self::Kafka,
-        Self::Nats,
-        Self::Sqs,
-        Self::Amqp,
-        Self::Mqtt,
-        Self::Memory,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Kafka, Self::Nats, Self::Sqs, Self::Amqp, Self::Mqtt, Self::Memory];
 
     /// The scheme of its addresses: `nats`.
     #[must_use]
@@ -62,9 +56,7 @@ impl FromStr for TransportKind {
         Self::ALL
             .into_iter()
             .find(|kind| kind.scheme() == text)
-            .ok_or(NameError::expected(
-                "kafka, nats, sqs, amqp, mqtt or memory",
-            ))
+            .ok_or(NameError::expected("kafka, nats, sqs, amqp, mqtt or memory"))
     }
 }
 
@@ -180,15 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_no_broker_address_is_refused() {
-        for text in [
-            "",
-            "nats:",
-            "nats://",
-            "redis://x",
-            "NATS://x",
-            "://x",
-            "nats:/x",
-        ] {
+        for text in ["", "nats:", "nats://", "redis://x", "NATS://x", "://x", "nats:/x"] {
             assert!(BrokerAddress::new(text).is_err(), "{text}");
         }
         assert!(BrokerAddress::new("nats://a b").unwrap().topic().is_err());

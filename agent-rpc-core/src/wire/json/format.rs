@@ -26,20 +26,14 @@ pub(in crate::wire) fn to_canonical<T>(value: &T) -> Result<Canonical, Unwritabl
 where
     T: Serialize + ?Sized,
 {
-    let sheet = Sheet {
-        out: RefCell::new(Vec::with_capacity(256)),
-        ..Sheet::default()
-    };
+    let sheet = Sheet { out: RefCell::new(Vec::with_capacity(256)), ..Sheet::default() };
     let written = value.serialize(&mut Serializer::with_formatter(&sheet, Pen::on(&sheet)));
     if let Some(why) = sheet.refused.get() {
         return Err(Unwritable::Ambiguous(why));
     }
     written.map_err(Unwritable::Serialize)?;
     let text = String::from_utf8(sheet.out.into_inner()).expect("serde_json writes UTF-8");
-    Ok(Canonical {
-        text,
-        levels: sheet.deepest.get(),
-    })
+    Ok(Canonical { text, levels: sheet.deepest.get() })
 }
 
 /// What is written on. serde_json keeps its writer and its formatter apart, and the formatter
@@ -81,20 +75,12 @@ struct Pen<'a> {
 
 impl<'a> Pen<'a> {
     fn on(sheet: &'a Sheet) -> Self {
-        Self {
-            sheet,
-            keys: KeyStack::new(),
-            objects: Vec::new(),
-            levels: 0,
-            key: None,
-        }
+        Self { sheet, keys: KeyStack::new(), objects: Vec::new(), levels: 0, key: None }
     }
 
     fn enter(&mut self) {
         self.levels += 1;
-        self.sheet
-            .deepest
-            .set(self.sheet.deepest.get().max(self.levels));
+        self.sheet.deepest.set(self.sheet.deepest.get().max(self.levels));
     }
 
     fn refuse(&self, why: Ambiguity) -> io::Result<()> {
@@ -197,14 +183,7 @@ impl Formatter for Pen<'_> {
             return Ok(());
         };
         let key = Key::new(&out, entry + 1, out.len() - entry - 2, true, entry);
-        if self.keys.add(
-            object,
-            key,
-            Texts {
-                read: &[],
-                copy: &out,
-            },
-        ) {
+        if self.keys.add(object, key, Texts { read: &[], copy: &out }) {
             return Ok(());
         }
         self.refuse(Ambiguity::DuplicateKey)
@@ -234,9 +213,7 @@ impl Formatter for Pen<'_> {
         }
         let canonical = read.map_err(|stop| io::Error::other(stop.to_string()))?;
         let deepest = self.levels + canonical.levels;
-        self.sheet
-            .deepest
-            .set(self.sheet.deepest.get().max(deepest));
+        self.sheet.deepest.set(self.sheet.deepest.get().max(deepest));
         writer.write_all(canonical.text.as_bytes())
     }
 }

@@ -35,18 +35,8 @@ impl Key {
             Some(chunk) => u64::from_le_bytes(*chunk),
             None => last_bytes(bytes, start),
         };
-        let prefix = if length < 8 {
-            word & ((1 << (8 * length)) - 1)
-        } else {
-            word
-        };
-        Self {
-            prefix,
-            start,
-            length,
-            copied,
-            entry,
-        }
+        let prefix = if length < 8 { word & ((1 << (8 * length)) - 1) } else { word };
+        Self { prefix, start, length, copied, entry }
     }
 
     #[inline]
@@ -102,18 +92,11 @@ impl ObjectKeys {
 
 impl KeyStack {
     pub(super) fn new() -> Self {
-        Self {
-            keys: Vec::with_capacity(COMPARED),
-        }
+        Self { keys: Vec::with_capacity(COMPARED) }
     }
 
     pub(in crate::wire) fn open(&self) -> ObjectKeys {
-        ObjectKeys {
-            base: self.keys.len(),
-            last_index: None,
-            has_plain: false,
-            disordered: false,
-        }
+        ObjectKeys { base: self.keys.len(), last_index: None, has_plain: false, disordered: false }
     }
 
     /// Adds a key; `false` if the object is known to have it already. Of a large object that is
@@ -198,9 +181,7 @@ pub(in crate::wire) fn array_index(key: &[u8]) -> Option<u32> {
     if key.len() > 10 || (key.len() > 1 && key[0] == b'0') {
         return None;
     }
-    let digits = std::str::from_utf8(key)
-        .ok()
-        .filter(|_| key.iter().all(u8::is_ascii_digit))?;
+    let digits = std::str::from_utf8(key).ok().filter(|_| key.iter().all(u8::is_ascii_digit))?;
     digits.parse().ok().filter(|&index| index < u32::MAX)
 }
 
@@ -212,18 +193,7 @@ mod tests {
     fn an_array_index_has_one_spelling() {
         assert_eq!(array_index(b"0"), Some(0));
         assert_eq!(array_index(b"4294967294"), Some(4_294_967_294));
-        for key in [
-            "",
-            "00",
-            "01",
-            "-1",
-            "+1",
-            "1.5",
-            "4294967295",
-            "99999999999",
-            "1e3",
-            "x",
-        ] {
+        for key in ["", "00", "01", "-1", "+1", "1.5", "4294967295", "99999999999", "1e3", "x"] {
             assert_eq!(array_index(key.as_bytes()), None, "{key}");
         }
     }

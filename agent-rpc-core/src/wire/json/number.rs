@@ -141,11 +141,7 @@ mod tests {
 
     #[test]
     fn what_peers_would_read_differently_is_refused() {
-        for text in [
-            "9007199254740993",
-            "1000000000000000000000",
-            "18446744073709551615",
-        ] {
+        for text in ["9007199254740993", "1000000000000000000000", "18446744073709551615"] {
             assert_eq!(canonical(text), Err(Ambiguity::InexactInteger), "{text}");
         }
         for text in ["1e309", "-1e309"] {

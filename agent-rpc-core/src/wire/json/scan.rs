@@ -202,11 +202,7 @@ impl<'a> Scanner<'a> {
             escaped = true;
         }
         self.at = at + 1;
-        Ok(Span {
-            start,
-            end: at,
-            escaped,
-        })
+        Ok(Span { start, end: at, escaped })
     }
 
     /// Judges the escape at `at`, one that is not canonical at sight; its length.
@@ -317,22 +313,13 @@ impl<'a> Scanner<'a> {
         let run = self.run;
         let span = self.string()?;
         let key = if self.run == run {
-            Key::new(
-                self.text.as_bytes(),
-                span.start,
-                span.end - span.start,
-                false,
-                entry,
-            )
+            Key::new(self.text.as_bytes(), span.start, span.end - span.start, false, entry)
         } else {
             self.end_run();
             let length = self.copy.len() - entry - 2;
             Key::new(&self.copy, entry + 1, length, true, entry)
         };
-        let texts = Texts {
-            read: self.text.as_bytes(),
-            copy: &self.copy,
-        };
+        let texts = Texts { read: self.text.as_bytes(), copy: &self.copy };
         if !self.keys.add(object, key, texts) {
             self.refuse(Ambiguity::DuplicateKey, span.start);
         }
@@ -345,10 +332,7 @@ impl<'a> Scanner<'a> {
         if object.disordered() {
             self.end_run();
         }
-        if !self
-            .keys
-            .close(object, self.text.as_bytes(), &mut self.copy)
-        {
+        if !self.keys.close(object, self.text.as_bytes(), &mut self.copy) {
             self.refuse(Ambiguity::DuplicateKey, self.at);
         }
     }
@@ -391,8 +375,7 @@ impl<'a> Scanner<'a> {
 
     /// Copies the run; the next one begins here.
     fn end_run(&mut self) {
-        self.copy
-            .extend_from_slice(&self.text.as_bytes()[self.run..self.at]);
+        self.copy.extend_from_slice(&self.text.as_bytes()[self.run..self.at]);
         self.run = self.at;
     }
 

@@ -54,12 +54,7 @@ pub(super) enum Meaning {
 
 /// Reads the escape that begins with the backslash at the start of `bytes`; `None` if it is none.
 pub(super) fn escape(bytes: &[u8]) -> Option<Escape> {
-    let short = |c| {
-        Some(Escape {
-            length: 2,
-            meaning: Meaning::Canonical(c),
-        })
-    };
+    let short = |c| Some(Escape { length: 2, meaning: Meaning::Canonical(c) });
     match *bytes.get(1)? {
         b'"' => short('"'),
         b'\\' => short('\\'),
@@ -68,10 +63,7 @@ pub(super) fn escape(bytes: &[u8]) -> Option<Escape> {
         b'n' => short('\n'),
         b'r' => short('\r'),
         b't' => short('\t'),
-        b'/' => Some(Escape {
-            length: 2,
-            meaning: Meaning::Respelled('/'),
-        }),
+        b'/' => Some(Escape { length: 2, meaning: Meaning::Respelled('/') }),
         b'u' => unicode_escape(bytes),
         _ => None,
     }
@@ -91,10 +83,7 @@ fn unicode_escape(bytes: &[u8]) -> Option<Escape> {
             }
             let scalar = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
             let meaning = Meaning::Respelled(char::from_u32(scalar)?);
-            Some(Escape {
-                length: 12,
-                meaning,
-            })
+            Some(Escape { length: 12, meaning })
         }
         0xdc00..=0xdfff => one(Meaning::LoneSurrogate),
         _ => {
@@ -110,9 +99,7 @@ fn unicode_escape(bytes: &[u8]) -> Option<Escape> {
 }
 
 fn hex4(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0, |unit, &digit| {
-        Some(unit << 4 | (digit as char).to_digit(16)?)
-    })
+    digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | (digit as char).to_digit(16)?))
 }
 
 /// The letter of the two-character escape that a control character has, if it has one.
@@ -198,19 +185,13 @@ mod tests {
                 assert_eq!(plain_end(&bytes, 0), at, "{special:#x}");
             }
         }
-        assert_eq!(
-            plain_end(&[0x7f, 0x80, 0xff, b'!', b'#', b'[', b']', b' ', b'a'], 0),
-            9
-        );
+        assert_eq!(plain_end(&[0x7f, 0x80, 0xff, b'!', b'#', b'[', b']', b' ', b'a'], 0), 9);
     }
 
     #[test]
     fn control_characters_are_written_as_ecmascript_writes_them() {
         let mut out = Vec::new();
-        write_string(
-            &mut out,
-            "\u{0}\u{1f}\u{8}\t\n\u{c}\r\"\\/\u{7f}\u{2028}é😀",
-        );
+        write_string(&mut out, "\u{0}\u{1f}\u{8}\t\n\u{c}\r\"\\/\u{7f}\u{2028}é😀");
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "\"\\u0000\\u001f\\b\\t\\n\\f\\r\\\"\\\\/\u{7f}\u{2028}é😀\""

@@ -1,0 +1,178 @@
+//! The walls between the crates, held in every run: who may depend on whom, which crate may see
+//! which client library, and what must never be below core.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// Each crate of the workspace and the crates of the workspace that it may use. A crate that is
+/// not named here is not part of the house.
+const HOUSE: [(&str, &[&str]); 3] = [
+    ("agent-rpc-core", &[]),
+    ("agent-rpc-cli", &["agent-rpc-core"]),
+    ("agent-rpc-benches", &["agent-rpc-core"]),
+];
+
+/// Client libraries and the only crate that may use each of them.
+const FENCED: [(&str, &str); 5] = [
+    ("async-nats", "agent-rpc-nats"),
+    ("lapin", "agent-rpc-amqp"),
+    ("rumqttc", "agent-rpc-mqtt"),
+    ("aws-sdk-sqs", "agent-rpc-sqs"),
+    ("rdkafka", "agent-rpc-kafka"),
+];
+
+/// What no build of core may contain, however far below: HTTP, YAML, SQL.
+const NOT_BELOW_CORE: [&str; 16] = [
+    "axum",
+    "diesel",
+    "h2",
+    "hyper",
+    "isahc",
+    "postgres",
+    "reqwest",
+    "rusqlite",
+    "serde_norway",
+    "serde_yaml",
+    "serde_yaml_ng",
+    "sqlx",
+    "tonic",
+    "ureq",
+    "yaml-rust",
+    "yaml-rust2",
+];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: Vec<String>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    features: BTreeMap<String, Vec<String>>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<NodeDep>,
+}
+
+#[derive(Deserialize)]
+struct NodeDep {
+    pkg: String,
+    dep_kinds: Vec<DepKind>,
+}
+
+#[derive(Deserialize)]
+struct DepKind {
+    kind: Option<String>,
+}
+
+impl Metadata {
+    fn read() -> Self {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--locked"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("cargo's metadata")
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+
+    /// The names of everything that a build of `package` contains, at whatever distance.
+    fn below(&self, package: &str) -> BTreeSet<&str> {
+        let names: BTreeMap<_, _> =
+            self.packages.iter().map(|p| (p.id.as_str(), p.name.as_str())).collect();
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<_> =
+            self.members().filter(|p| p.name == package).map(|p| p.id.as_str()).collect();
+        while let Some(id) = open.pop() {
+            let node = self.resolve.nodes.iter().find(|node| node.id == id).expect("a node");
+            for dep in &node.deps {
+                let built = dep.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"));
+                if built && seen.insert(names[dep.pkg.as_str()]) {
+                    open.push(&dep.pkg);
+                }
+            }
+        }
+        seen
+    }
+}
+
+#[test]
+fn no_crate_reaches_through_its_walls() {
+    let metadata = Metadata::read();
+    let house = BTreeMap::from(HOUSE);
+    for package in metadata.members() {
+        let name = package.name.as_str();
+        let allowed = house.get(name).unwrap_or_else(|| panic!("{name} is not in the house"));
+        for dependency in &package.dependencies {
+            let other = dependency.name.as_str();
+            assert!(
+                !house.contains_key(other) || allowed.contains(&other),
+                "{name} must not depend on {other}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_client_library_is_seen_by_its_transport_only() {
+    let fences = BTreeMap::from(FENCED);
+    for package in Metadata::read().members() {
+        for dependency in &package.dependencies {
+            let owner = fences.get(dependency.name.as_str());
+            // A benchmark measures the raw client beside ours, and ships nothing.
+            let measured =
+                package.name == "agent-rpc-benches" && dependency.kind.as_deref() == Some("dev");
+            assert!(
+                owner.is_none_or(|owner| *owner == package.name) || measured,
+                "{} is fenced, and not for {}",
+                dependency.name,
+                package.name
+            );
+        }
+    }
+}
+
+#[test]
+fn core_is_built_without_http_yaml_and_sql() {
+    let metadata = Metadata::read();
+    let below = metadata.below("agent-rpc-core");
+    assert!(below.contains("serde_json"), "the walk over the dependencies found nothing");
+    for name in NOT_BELOW_CORE {
+        assert!(!below.contains(name), "{name} is below agent-rpc-core");
+    }
+    for (client, _) in FENCED {
+        assert!(!below.contains(client), "{client} is below agent-rpc-core");
+    }
+}
+
+#[test]
+fn core_has_no_features() {
+    let metadata = Metadata::read();
+    let core = metadata.members().find(|package| package.name == "agent-rpc-core").expect("core");
+    assert_eq!(core.features, BTreeMap::new());
+}
