@@ -34,7 +34,6 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), String> {
     print_raw(format!("{value}\n").as_bytes())
 }
 
-#[expect(clippy::print_stderr, reason = "this is where the command says what is wrong")]
 pub(crate) fn complain(message: &str) {
     eprintln!("{BAD}error{BAD:#}: {message}");
 }

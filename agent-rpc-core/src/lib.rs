@@ -27,3 +27,8 @@
 //! ```
 
 pub mod wire;
+
+/// The programs in the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

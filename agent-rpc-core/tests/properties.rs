@@ -1,4 +1,5 @@
 //! What holds for every envelope, shown on random ones.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use agent_rpc_core::wire::{
     AgentRpcEnvelope, Auth, CorrelationId, Deadline, Headers, Key, Keyring, Kind, Limits,
