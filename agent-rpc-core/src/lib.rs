@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod transport;
 pub mod wire;
 
 /// The programs in the README compile and run.

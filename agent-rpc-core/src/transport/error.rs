@@ -1,0 +1,98 @@
+//! What went wrong between us and a broker, by what can be done about it.
+
+use std::error::Error;
+use std::fmt;
+
+/// An error of a transport.
+#[derive(Debug)]
+pub struct TransportError {
+    kind: TransportErrorKind,
+    detail: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl TransportError {
+    /// An error of this kind; `detail` is a clause without payloads and credentials.
+    pub fn new(kind: TransportErrorKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), source: None }
+    }
+
+    /// With its cause, whose text is not repeated in ours.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+
+    /// Whether a frame whose publish failed so may have arrived all the same.
+    #[must_use]
+    pub fn may_have_arrived(&self) -> bool {
+        self.kind == TransportErrorKind::Unconfirmed
+    }
+}
+
+/// The kinds of errors, each by what the caller can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransportErrorKind {
+    /// The broker cannot be reached. Nothing was sent; try again, or try another transport.
+    Unreachable,
+    /// The broker did not confirm in time, or the connection broke. The frame may have arrived.
+    Unconfirmed,
+    /// Nobody is there to receive it, and nobody will get it later.
+    NoReceiver,
+    /// The frame is larger than the broker takes. Send less.
+    TooLarge,
+    /// The broker refuses: credentials, permissions, a topic it does not allow. Change the
+    /// configuration.
+    Refused,
+    /// The broker gave the delivery to somebody else, or will. Count it; there is nothing to undo.
+    Lost,
+    /// The transport was closed. Make another one.
+    Closed,
+    /// The transport cannot do what was asked, such as fan-out.
+    Unsupported,
+}
+
+impl TransportErrorKind {
+    const fn clause(self) -> &'static str {
+        match self {
+            Self::Unreachable => "the broker cannot be reached",
+            Self::Unconfirmed => "the broker did not confirm",
+            Self::NoReceiver => "nobody is there to receive it",
+            Self::TooLarge => "the frame is too large",
+            Self::Refused => "the broker refused",
+            Self::Lost => "the delivery is no longer ours",
+            Self::Closed => "the transport is closed",
+            Self::Unsupported => "the transport cannot do that",
+        }
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.clause())?;
+        match self.detail.as_str() {
+            "" => Ok(()),
+            detail => write!(f, ": {detail}"),
+        }
+    }
+}
+
+impl Error for TransportError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<TransportErrorKind> for TransportError {
+    fn from(kind: TransportErrorKind) -> Self {
+        Self::new(kind, "")
+    }
+}

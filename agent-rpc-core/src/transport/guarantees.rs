@@ -1,0 +1,69 @@
+//! What a transport promises, as data.
+
+use serde::Serialize;
+
+/// The promises of one transport. Everything is off in [`Guarantees::none`]; a transport turns on
+/// what it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Guarantees {
+    /// A worker's inbox keeps what was published into it while no worker is there, and over a
+    /// restart of the broker.
+    pub durable: bool,
+    /// `publish` returns when the broker has taken the frame, not when it was written.
+    pub confirmed: bool,
+    /// A slow reader makes the broker hold messages back; nothing is dropped because a buffer was
+    /// full.
+    pub flow_controlled: bool,
+    /// Every listener gets every event.
+    pub fan_out: bool,
+    /// Any bytes arrive as they were sent; otherwise only UTF-8 text does.
+    pub arbitrary_bytes: bool,
+    /// Only the caller itself can read its answers.
+    pub private_answers: bool,
+    /// Answers that were published while the broker or the caller was away are kept: a restart
+    /// makes no gap.
+    pub durable_answers: bool,
+    /// A message that reaches nobody is told of, by an error or as a bounce.
+    pub bounces: bool,
+    /// How well a delivery knows how often it was handed out.
+    pub attempts: Attempts,
+    /// The largest frame in bytes, where there is a limit.
+    pub max_frame: Option<usize>,
+    /// How many workers of one inbox get work, where there is a limit.
+    pub max_workers: Option<usize>,
+}
+
+impl Guarantees {
+    /// No promise at all.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            durable: false,
+            confirmed: false,
+            flow_controlled: false,
+            fan_out: false,
+            arbitrary_bytes: false,
+            private_answers: false,
+            durable_answers: false,
+            bounces: false,
+            attempts: Attempts::None,
+            max_frame: None,
+            max_workers: None,
+        }
+    }
+}
+
+/// How well a delivery knows how often it was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attempts {
+    /// It does not.
+    None,
+    /// Only whether it was handed out before.
+    Flag,
+    /// Exactly, as far as this process has seen it.
+    Local,
+    /// Exactly, whoever had it.
+    Exact,
+}

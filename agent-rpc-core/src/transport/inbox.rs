@@ -1,0 +1,97 @@
+//! Where deliveries come from.
+
+use std::fmt;
+
+use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, Stream};
+
+use super::delivery::Delivery;
+use super::error::TransportError;
+use crate::wire::{BrokerAddress, MessageId};
+
+/// What the subscriber is. `window` bounds what is handed out and not settled; the transport
+/// asks its broker for no more where it can be asked, and documents what its client prefetches
+/// beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subscription {
+    /// One of several that share a durable inbox: each message reaches one of them.
+    Worker {
+        /// How many deliveries may be open at once.
+        window: usize,
+    },
+    /// One that wants its own answers, at an address of its own, and is gone when it is gone.
+    Caller {
+        /// How many deliveries may be open at once.
+        window: usize,
+    },
+    /// One that gets every event; see [`Guarantees::fan_out`](super::Guarantees::fan_out).
+    Listener {
+        /// How many deliveries may be open at once.
+        window: usize,
+    },
+}
+
+impl Subscription {
+    /// How many deliveries may be open at once; at least one.
+    #[must_use]
+    pub fn window(self) -> usize {
+        let (Self::Worker { window } | Self::Caller { window } | Self::Listener { window }) = self;
+        window.max(1)
+    }
+}
+
+/// What an inbox tells of.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A message.
+    Delivery(Delivery),
+    /// A message that was published through this transport reached nobody.
+    Bounced(MessageId),
+    /// Messages may have been lost: the connection was away and the broker kept nothing for us,
+    /// or has thrown away what it kept.
+    Gap,
+}
+
+/// An open inbox: a stream of arrivals. An `Err` is its last item; `None` comes after it, or
+/// when the transport was closed.
+///
+/// Dropping it ends the subscription: nothing more is handed out, and what was handed out can
+/// still be settled. A durable inbox keeps what is in it; a private one is removed.
+pub struct Inbox {
+    reply_address: Option<BrokerAddress>,
+    arrivals: BoxStream<'static, Result<Arrival, TransportError>>,
+}
+
+impl Inbox {
+    /// An inbox of these arrivals.
+    pub fn new(
+        arrivals: impl Stream<Item = Result<Arrival, TransportError>> + Send + 'static,
+    ) -> Self {
+        Self { reply_address: None, arrivals: arrivals.boxed() }
+    }
+
+    /// With the address at which a caller can be answered.
+    #[must_use]
+    pub fn answered_at(mut self, address: BrokerAddress) -> Self {
+        self.reply_address = Some(address);
+        self
+    }
+
+    /// What goes into `replyTo`; `None` where the transport has no scheme of v1, and the delivery
+    /// itself carries the way back.
+    #[must_use]
+    pub fn reply_address(&self) -> Option<&BrokerAddress> {
+        self.reply_address.as_ref()
+    }
+
+    /// The next arrival. Nothing is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<Arrival, TransportError>> {
+        self.arrivals.next().await
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("reply_address", &self.reply_address).finish_non_exhaustive()
+    }
+}

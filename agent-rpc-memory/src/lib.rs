@@ -1,0 +1,1 @@
+//! A broker in the process.
