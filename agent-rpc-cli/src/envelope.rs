@@ -8,7 +8,7 @@ use agent_rpc_core::wire::{
     Received, TenantId, VERSION,
 };
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Verdict;
 use crate::input::{KeyArgs, Source};
@@ -71,13 +71,10 @@ impl Verb {
                 })
             }
             Self::Verify { source, key, json } => verify(&source, &key, json),
-            Self::Show { source, json } => with_envelope(&source, |received| {
-                let envelope = received.claims();
-                match json {
-                    true => output::print_raw(&without_credentials(envelope)),
-                    false => output::print(&table(envelope)),
-                }
-            }),
+            Self::Show { source, json: false } => {
+                with_envelope(&source, |received| output::print(&table(received.claims())))
+            }
+            Self::Show { source, json: true } => show_json(&source),
         }
     }
 }
@@ -108,12 +105,7 @@ fn check(source: &Source, json: bool) -> Result<Verdict, String> {
         (Ok(_), true) => output::print_json(&json!({"ok": true, "faults": []}))?,
         (Ok(_), false) => output::print(&format!("{GOOD}ok{GOOD:#}\n"))?,
         (Err(error), true) => {
-            let faults: Vec<_> = error
-                .flaws()
-                .iter()
-                .map(|flaw| json!({"path": flaw.path, "problem": flaw.problem.to_string()}))
-                .collect();
-            output::print_json(&json!({"ok": false, "faults": faults, "more": error.more()}))?;
+            output::print_json(&faults_json(&error))?;
             return Ok(Verdict::No);
         }
         (Err(error), false) => {
@@ -123,6 +115,15 @@ fn check(source: &Source, json: bool) -> Result<Verdict, String> {
         }
     }
     Ok(Verdict::Yes)
+}
+
+fn faults_json(error: &DecodeError) -> Value {
+    let faults: Vec<_> = error
+        .flaws()
+        .iter()
+        .map(|flaw| json!({"path": flaw.path, "problem": flaw.problem.to_string()}))
+        .collect();
+    json!({"ok": false, "faults": faults, "more": error.more()})
 }
 
 fn faults(error: &DecodeError) -> Vec<String> {
@@ -167,6 +168,19 @@ fn verify(source: &Source, key: &KeyArgs, json: bool) -> Result<Verdict, String>
         }
     }
     Ok(Verdict::Yes)
+}
+
+fn show_json(source: &Source) -> Result<Verdict, String> {
+    match decode(source)? {
+        Ok(received) => {
+            output::print_raw(&without_credentials(received.claims()))?;
+            Ok(Verdict::Yes)
+        }
+        Err(error) => {
+            output::print_json(&faults_json(&error))?;
+            Ok(Verdict::No)
+        }
+    }
 }
 
 /// The envelope as JSON, in canonical form; of `auth` only what is no credential.
@@ -215,7 +229,7 @@ fn moment(deadline: Deadline) -> String {
 
 fn without_credential(auth: &Auth) -> String {
     match auth {
-        Auth::Hmac { key_id, .. } => format!("hmac, key {key_id}"),
+        Auth::Hmac { key_id, .. } => format!("hmac, key {}", key_id.as_str()),
         _ => auth.kind().to_owned(),
     }
 }

@@ -1,10 +1,11 @@
 //! Where an envelope and a secret come from.
 
-use std::fs;
+use std::env::VarError;
+use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use agent_rpc_core::wire::{Key, Keyring};
+use agent_rpc_core::wire::{Key, KeyError, Keyring, Limits};
 use clap::Args;
 use zeroize::Zeroizing;
 
@@ -17,12 +18,19 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// The bytes, and at most one more than an envelope may have.
     pub(crate) fn read(&self) -> Result<Vec<u8>, String> {
         match &self.file {
             Some(path) => {
-                fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+                let file = File::open(path);
+                file.and_then(read_bounded)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))
             }
-            None => read_stdin(),
+            None if io::stdin().is_terminal() => {
+                Err("pipe an envelope into this command, or name one with --file".to_owned())
+            }
+            None => read_bounded(io::stdin().lock())
+                .map_err(|error| format!("cannot read standard input: {error}")),
         }
     }
 
@@ -34,13 +42,9 @@ impl Source {
     }
 }
 
-fn read_stdin() -> Result<Vec<u8>, String> {
-    let mut stdin = io::stdin().lock();
-    if stdin.is_terminal() {
-        return Err("pipe an envelope into this command, or name one with --file".to_owned());
-    }
+fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    stdin.read_to_end(&mut bytes).map_err(|error| format!("cannot read it: {error}"))?;
+    source.take(Limits::default().max_bytes as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -58,16 +62,30 @@ pub(crate) struct KeyArgs {
 impl KeyArgs {
     pub(crate) fn keyring(&self) -> Result<Keyring, String> {
         let var = &self.secret_env;
+        // Whoever writes `--secret-env "$SECRET"` must not read the secret in an error.
+        let is_name = !var.is_empty()
+            && var.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !var.as_bytes()[0].is_ascii_digit();
+        if !is_name {
+            return Err("--secret-env takes the name of an environment variable, not a secret \
+                        (A-Z a-z 0-9 _)"
+                .to_owned());
+        }
         let secret = match std::env::var(var) {
             Ok(secret) => Zeroizing::new(secret),
-            Err(std::env::VarError::NotPresent) => {
-                return Err(format!("the environment variable {var} is not set"));
+            Err(VarError::NotPresent) => {
+                return Err(
+                    "the environment variable that --secret-env names is not set".to_owned()
+                );
             }
-            Err(std::env::VarError::NotUnicode(_)) => {
+            Err(VarError::NotUnicode(_)) => {
                 return Err(format!("the environment variable {var} is not UTF-8"));
             }
         };
-        let key = Key::new(&self.key_id, &secret).map_err(|error| format!("{var}: {error}"))?;
+        let key = Key::new(&self.key_id, &secret).map_err(|error| match error {
+            KeyError::EmptySecret => format!("the environment variable {var} is empty"),
+            error => format!("--key-id: {error}"),
+        })?;
         Ok(Keyring::new(key))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anstream::{eprintln, stdout};
+use anstream::{stderr, stdout};
 use anstyle::{AnsiColor, Style};
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -34,8 +34,10 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), String> {
     print_raw(format!("{value}\n").as_bytes())
 }
 
+/// Says on standard error what is wrong; there is nobody to tell where that is closed.
 pub(crate) fn complain(message: &str) {
-    eprintln!("{BAD}error{BAD:#}: {message}");
+    let mut err = stderr().lock();
+    drop(writeln!(err, "{BAD}error{BAD:#}: {message}"));
 }
 
 /// Text off the wire as a terminal may show it: what it would obey is escaped.

@@ -118,8 +118,14 @@ fn a_missing_secret_is_an_error() -> Result<(), Failed> {
     let args = ["sign", "--key-id", "k1", "--secret-env", "AGENT_RPC_TEST_NOT_SET"];
     let output = run(&args, MINIMAL, "")?;
     let said = String::from_utf8(output.stderr)?;
-    let expected = "error: the environment variable AGENT_RPC_TEST_NOT_SET is not set\n";
+    let expected = "error: the environment variable that --secret-env names is not set\n";
     if output.status.code() != Some(2) || said != expected {
+        return Err(said.into());
+    }
+    // A secret in the place of its variable's name is not repeated.
+    let output = run(&["sign", "--key-id", "k1", "--secret-env", "hunter2!"], MINIMAL, "")?;
+    let said = String::from_utf8(output.stderr)?;
+    if output.status.code() != Some(2) || said.contains("hunter2") {
         return Err(said.into());
     }
     Ok(())

@@ -1,8 +1,13 @@
 //! Agents in separate deployments call each other like typed functions, over the broker their
 //! users already run.
 //!
-//! So far this crate is the [`wire`]: the envelope that every peer of v1 understands, the
-//! canonical form that HMAC signs, and the names of topics.
+//! - [`client`]: `request_agent`, the registry of pending calls, the table of peers.
+//! - [`agent`]: handlers by capability, admission, answers, drain.
+//! - [`transport`]: the seam that a broker's crate implements.
+//! - [`trust`]: who is believed, and how we prove who we are.
+//! - [`wire`]: the envelope that every peer of v1 understands, canonical form, signatures, topics.
+//!
+//! A request's way through these is the table of ARCHITECTURE.md. The wire alone:
 //!
 //! ```
 //! use agent_rpc_core::wire::{AgentRpcEnvelope, Key, Keyring, Kind, Limits, Payload, Received};
@@ -26,10 +31,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod agent;
+pub mod client;
+mod surroundings;
 pub mod transport;
+pub mod trust;
 pub mod wire;
 
-/// The programs in the README compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+pub use agent::Agent;
+pub use client::Client;
+pub use surroundings::{Clock, IdSource, RandomIds, Surroundings, SystemClock};

@@ -59,6 +59,9 @@ fn a_flood_of_faults_is_counted_not_kept() {
     let error = decode(wire(&members)).unwrap_err();
     assert_eq!((error.flaws().len(), error.more()), (32, 968));
     assert!(error.to_string().ends_with("; and 968 more"));
+    // Beyond those that are kept, too, there is something that no peer would take.
+    let hidden = format!(r#","payload":[{}"\ud800"],"typo":1"#, r#""\ud800","#.repeat(40));
+    assert!(!decode(wire(&hidden)).unwrap_err().is_ambiguous());
 }
 
 #[test]
@@ -156,6 +159,12 @@ fn unknown_members_of_auth_are_dropped() {
 }
 
 #[test]
+fn a_member_twice_is_one_fault() {
+    let twice = wire(r#","from":"agent://evil""#);
+    assert_eq!(problems(twice), ["from: a key appears twice in one object, at byte 126"]);
+}
+
+#[test]
 fn a_key_is_the_same_key_however_it_is_spelt() {
     for payload in [
         r#"{"a":1,"\u0061":2}"#,
@@ -222,6 +231,11 @@ fn limits_are_held_by_reader_and_writer() {
     envelope.payload = Some(Payload::from_json(&nested(128)).unwrap());
     assert_eq!(envelope.encode(&Limits::default()), Err(Excess::Depth { limit: 128 }));
 
+    envelope.payload = None;
+    let flat = Limits { max_depth: 1, ..Limits::default() };
+    envelope.auth = Some(Auth::Internal);
+    assert_eq!(envelope.encode(&flat), Err(Excess::Depth { limit: 1 }));
+
     let large = format!(r#","payload":"{}""#, "x".repeat(1024 * 1024));
     let error = decode(wire(&large)).unwrap_err();
     let size = wire(&large).len();
@@ -249,8 +263,7 @@ fn nesting_beyond_every_limit_is_an_error_and_no_overflow() {
     let raw = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     let raw = serde_json::value::RawValue::from_string(raw).unwrap();
     assert!(Payload::from_serialize(&raw).is_err());
-    let mut limits = Limits::default();
-    limits.max_depth = usize::MAX;
+    let limits = Limits { max_depth: usize::MAX, ..Limits::default() };
     let frame = wire(&format!(r#","payload":{deep}"#));
     assert!(Received::decode(frame.into_bytes(), &limits).is_err());
 }
@@ -263,7 +276,7 @@ fn what_a_value_cannot_say_is_an_error() {
     ambiguous(Payload::from_serialize(&i64::MAX).unwrap_err());
     ambiguous(Payload::from_serialize(&u128::MAX).unwrap_err());
     assert_eq!(Payload::from_serialize(&(1_u64 << 53)).unwrap().json(), "9007199254740992");
-    assert_eq!(Payload::from_serialize(&i64::MIN).unwrap_err().to_string().len(), 62);
+    ambiguous(Payload::from_serialize(&i64::MIN).unwrap_err());
 
     struct Twice;
     impl serde::Serialize for Twice {
@@ -276,6 +289,167 @@ fn what_a_value_cannot_say_is_an_error() {
     let unnamed = std::collections::BTreeMap::from([((1, 2), 3)]);
     let error = Payload::from_serialize(&unnamed).unwrap_err();
     assert_eq!(error.to_string(), "does not serialise: key must be a string");
+}
+
+/// Serialises through a closure, which may do it wrong.
+struct Odd<F>(F);
+
+impl<F> serde::Serialize for Odd<F>
+where
+    F: Fn(&mut dyn FnMut(Step)),
+{
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(None)?;
+        (self.0)(&mut |step| {
+            // Errors are swallowed, on purpose.
+            let swallowed = match step {
+                Step::Key(key) => map.serialize_key(key),
+                Step::BadKey => map.serialize_key(&[1, 2]),
+                Step::Value(value) => map.serialize_value(&value),
+                Step::BadValue => map.serialize_value(&Failing),
+                Step::Partial => map.serialize_value(
+                    &vec![Some(1), None].into_iter().map(Half).collect::<Vec<_>>(),
+                ),
+            };
+            drop(swallowed);
+        });
+        map.end()
+    }
+}
+
+enum Step {
+    Key(&'static str),
+    BadKey,
+    Value(u8),
+    BadValue,
+    Partial,
+}
+
+struct Failing;
+
+impl serde::Serialize for Failing {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("it cannot"))
+    }
+}
+
+struct Half(Option<u8>);
+
+impl serde::Serialize for Half {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(n) => serializer.serialize_u8(n),
+            None => Failing.serialize(serializer),
+        }
+    }
+}
+
+#[test]
+fn a_serialize_that_does_it_wrong_makes_no_payload() {
+    let odd = |steps: fn(&mut dyn FnMut(Step))| Payload::from_serialize(&Odd(steps));
+    let fine = odd(|step| {
+        step(Step::Key("a"));
+        step(Step::Value(1));
+    });
+    assert_eq!(fine.unwrap().json(), r#"{"a":1}"#);
+    for steps in [
+        |step: &mut dyn FnMut(Step)| {
+            step(Step::Key("a"));
+            step(Step::BadValue);
+        },
+        |step: &mut dyn FnMut(Step)| {
+            step(Step::Key("a"));
+            step(Step::BadValue);
+            step(Step::Key("b"));
+            step(Step::Value(1));
+        },
+        |step: &mut dyn FnMut(Step)| {
+            step(Step::BadKey);
+            step(Step::Key("b"));
+            step(Step::Value(1));
+        },
+        |step: &mut dyn FnMut(Step)| {
+            step(Step::Key("a"));
+            step(Step::Partial);
+        },
+        |step: &mut dyn FnMut(Step)| step(Step::BadKey),
+    ] {
+        assert!(matches!(odd(steps), Err(PayloadError::Serialize(_))));
+    }
+
+    struct Lying;
+    impl serde::Serialize for Lying {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            use serde::ser::SerializeSeq;
+            let mut seq = serializer.serialize_seq(Some(0))?;
+            seq.serialize_element(&1)?;
+            seq.end()
+        }
+    }
+    assert!(Payload::from_serialize(&Lying).is_err());
+    assert!(Payload::from_serialize(&vec![Lying]).is_err());
+}
+
+#[test]
+fn no_misfit_repeats_what_the_sender_wrote() {
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Empty {}
+    #[derive(Debug, serde::Deserialize)]
+    enum Choice {}
+    #[derive(Debug)]
+    struct Custom;
+    impl<'de> serde::Deserialize<'de> for Custom {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let text = String::deserialize(deserializer)?;
+            Err(serde::de::Error::custom(format!("missing field `x` expected {text}")))
+        }
+    }
+    let payload = |json| Payload::from_json(json).unwrap();
+    let unknown = payload(r#"{"expected hunter2":1}"#).parse::<Empty>().unwrap_err();
+    let variant = payload(r#""as, expected hunter2""#).parse::<Choice>().unwrap_err();
+    let typed = payload(r#""as, expected hunter2""#).parse::<u8>().unwrap_err();
+    let custom = payload(r#""hunter2""#).parse::<Custom>().unwrap_err();
+    for error in [unknown, variant, typed, custom] {
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn a_frame_that_is_not_canonical_as_it_stands_verifies_over_its_canonical_form() {
+    let keyring = Keyring::new(Key::new("k", "s").unwrap());
+    let mut envelope = envelope(r#"{"a":[1,1e+21],"b":"x/\u001f"}"#);
+    envelope.headers.insert("7", "x").unwrap();
+    envelope.headers.insert("h", "y").unwrap();
+    let frame = envelope.encode_signed(&keyring, &Limits::default()).unwrap();
+    let frame = String::from_utf8(frame.to_vec()).unwrap();
+    // Each says the same in another spelling, with every member in its place.
+    for (ours, theirs) in [
+        (r#"{"version":1"#, r#" {"version":1"#),
+        (r#"{"version":1"#, r#"{"version":1.0"#),
+        (r#","kind":"request""#, r#", "kind":"request""#),
+        (r#""kind":"request""#, r#""kind": "request""#),
+        (r#""request""#, r#""r\u0065quest""#),
+        (r#""kind":"request""#, r#""k\u0069nd":"request""#),
+        (r#"{"7":"x","h":"y"}"#, r#"{"h":"y","7":"x"}"#),
+        (r#"{"7":"x","h":"y"}"#, r#"{"7":"x", "h":"y"}"#),
+        (r#"{"7":"x","h":"y"}"#, r#"{"7":"x","\u0068":"y"}"#),
+        (r#"{"7":"x","h":"y"}"#, r#"{"7":"x","h":"\u0079"}"#),
+        (r#"[1,1e+21]"#, r#"[1, 1e+21]"#),
+        (r#"[1,1e+21]"#, r#"[1.0,1E21]"#),
+        (r#""x/\u001f""#, r#""x\/\u001F""#),
+        (r#","auth":"#, r#" ,"auth":"#),
+    ] {
+        assert_eq!(frame.matches(ours).count(), 1, "{ours}");
+        let respelt = frame.replace(ours, theirs);
+        let received = decode(respelt).unwrap();
+        assert_eq!(received.verify(&keyring), Ok(()), "{theirs}");
+        assert_eq!(received.claims().canonical(), envelope.canonical());
+    }
+    // And one that says something else does not.
+    let forged = frame.replace(r#""h":"y""#, r#""h":"z""#);
+    assert!(decode(forged).unwrap().verify(&keyring).is_err());
 }
 
 #[test]

@@ -74,6 +74,15 @@ impl Report {
         }
     }
 
+    /// Reports a figure that is no time.
+    #[expect(clippy::print_stdout, reason = "this is the program's output")]
+    pub fn note(&self, what: &str, figure: usize) {
+        match self.json {
+            true => println!("{}", serde_json::json!({ "bench": what, "figure": figure })),
+            false => println!("{what}: {figure}"),
+        }
+    }
+
     #[expect(clippy::print_stdout, reason = "this is the program's output")]
     fn print(&mut self, row: &Row) {
         if self.json {

@@ -1,5 +1,5 @@
-//! Any JSON as a payload: its canonical form means the same and is its own canonical form; what
-//! serde_json would not read is refused.
+//! Any text as a payload. What is taken has a canonical form that is its own canonical form, means
+//! the same to serde_json, and is what our serialiser writes.
 #![no_main]
 
 use agent_rpc_core::wire::{Payload, canonicalize_for_signing};

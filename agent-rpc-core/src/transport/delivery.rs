@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 
 use super::error::TransportError;
 use crate::wire::Topic;
@@ -13,9 +13,9 @@ use crate::wire::Topic;
 /// It is owned, and outlives its inbox. There are two ways to settle it:
 ///
 /// - [`Delivery::accept`] takes it off the broker for good;
-/// - **dropping it releases it**: it comes back, to this worker while its inbox lives, to another
-///   one once it has ended. Only workers get back what they drop: to callers and listeners a
-///   message comes once.
+/// - **dropping it releases it**: it comes back, to this worker or another; where a broker binds a
+///   message to a worker, to another only once this one's inbox has ended. Only workers get back
+///   what they drop: to callers and listeners a message comes once.
 ///
 /// Back-off is holding a delivery, rejecting is publishing a dead letter and then accepting.
 pub struct Delivery {
@@ -71,18 +71,18 @@ impl Delivery {
         self.reply.as_ref()
     }
 
-    /// Takes the message off the broker for good; returns when that is done. This process does
-    /// not see it again. Where a broker acknowledges in order, a crash may bring back what was
-    /// accepted behind a delivery that was still open, at most what had been prefetched.
+    /// Takes the message off the broker for good; the future is ready when that is done. This
+    /// process does not see it again. Where a broker acknowledges in order, a crash may bring back
+    /// what was accepted behind a delivery that was still open, at most what had been prefetched.
     ///
-    /// A future that is dropped before it is ready has accepted all the same, as far as that can
-    /// be brought about: it never turns into a release.
+    /// The call itself accepts: a future that is dropped unawaited has accepted all the same, and
+    /// never turns into a release.
     ///
     /// # Errors
     /// If the broker no longer lets us have the message
     /// ([`Lost`](super::TransportErrorKind::Lost)): it will be, or was, handed out again.
-    pub async fn accept(self) -> Result<(), TransportError> {
-        self.settle.accept().await
+    pub fn accept(self) -> impl Future<Output = Result<(), TransportError>> + Send {
+        self.settle.accept()
     }
 }
 
@@ -99,10 +99,9 @@ impl fmt::Debug for Delivery {
 
 /// A transport's side of a delivery. Dropping it without [`Settle::accept`] releases the message:
 /// `Drop` posts that to the owner of the connection, and does not wait.
-#[async_trait]
 pub trait Settle: Send + Sync {
-    /// See [`Delivery::accept`].
-    async fn accept(self: Box<Self>) -> Result<(), TransportError>;
+    /// Accepts when it is called, not when its future is polled; see [`Delivery::accept`].
+    fn accept(self: Box<Self>) -> BoxFuture<'static, Result<(), TransportError>>;
 }
 
 /// How often a message has been handed out.

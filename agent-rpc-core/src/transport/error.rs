@@ -43,6 +43,9 @@ impl TransportError {
 pub enum TransportErrorKind {
     /// The broker cannot be reached. Nothing was sent; try again, or try another transport.
     Unreachable,
+    /// The broker is there, and would not take more in time: an inbox stayed full. Nothing was
+    /// sent; try again later.
+    Full,
     /// The broker did not confirm in time, or the connection broke. The frame may have arrived.
     Unconfirmed,
     /// Nobody is there to receive it, and nobody will get it later.
@@ -64,6 +67,7 @@ impl TransportErrorKind {
     const fn clause(self) -> &'static str {
         match self {
             Self::Unreachable => "the broker cannot be reached",
+            Self::Full => "the broker takes no more",
             Self::Unconfirmed => "the broker did not confirm",
             Self::NoReceiver => "nobody is there to receive it",
             Self::TooLarge => "the frame is too large",

@@ -26,6 +26,8 @@ pub struct Guarantees {
     pub durable_answers: bool,
     /// A message that reaches nobody is told of, by an error or as a bounce.
     pub bounces: bool,
+    /// Subscribing as a worker also makes a durable place for dead letters, beside the inbox.
+    pub dead_letters: bool,
     /// How well a delivery knows how often it was handed out.
     pub attempts: Attempts,
     /// The largest frame in bytes, where there is a limit.
@@ -47,6 +49,7 @@ impl Guarantees {
             private_answers: false,
             durable_answers: false,
             bounces: false,
+            dead_letters: false,
             attempts: Attempts::None,
             max_frame: None,
             max_workers: None,

@@ -1,6 +1,7 @@
 //! Where deliveries come from.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, Stream};
@@ -11,7 +12,7 @@ use crate::wire::{BrokerAddress, MessageId};
 
 /// What the subscriber is. `window` bounds what is handed out and not settled; the transport
 /// asks its broker for no more where it can be asked, and documents what its client prefetches
-/// beyond.
+/// beyond. Where a broker acknowledges in order, settling the oldest delivery is what makes room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subscription {
     /// One of several that share a durable inbox: each message reaches one of them.
@@ -48,7 +49,8 @@ pub enum Arrival {
     /// A message that was published through this transport reached nobody.
     Bounced(MessageId),
     /// Messages may have been lost: the connection was away and the broker kept nothing for us,
-    /// or has thrown away what it kept.
+    /// or has thrown away what it kept. It is told once the inbox is live again: what is sent anew
+    /// because of it arrives.
     Gap,
 }
 
@@ -59,7 +61,8 @@ pub enum Arrival {
 /// still be settled. A durable inbox keeps what is in it; a private one is removed.
 pub struct Inbox {
     reply_address: Option<BrokerAddress>,
-    arrivals: BoxStream<'static, Result<Arrival, TransportError>>,
+    /// Never locked: the mutex makes an inbox `Sync`, so that futures may hold it by reference.
+    arrivals: Mutex<BoxStream<'static, Result<Arrival, TransportError>>>,
 }
 
 impl Inbox {
@@ -67,7 +70,7 @@ impl Inbox {
     pub fn new(
         arrivals: impl Stream<Item = Result<Arrival, TransportError>> + Send + 'static,
     ) -> Self {
-        Self { reply_address: None, arrivals: arrivals.boxed() }
+        Self { reply_address: None, arrivals: Mutex::new(arrivals.boxed()) }
     }
 
     /// With the address at which a caller can be answered.
@@ -86,7 +89,8 @@ impl Inbox {
 
     /// The next arrival. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Arrival, TransportError>> {
-        self.arrivals.next().await
+        let arrivals = self.arrivals.get_mut().unwrap_or_else(PoisonError::into_inner);
+        arrivals.next().await
     }
 }
 

@@ -64,9 +64,9 @@ pub trait RpcTransport: fmt::Debug + Send + Sync + 'static {
     /// Opens an inbox.
     ///
     /// Returns once the inbox is live: whatever anyone publishes after that arrives. Subscribing
-    /// as a worker makes the inbox durable, and its dead-letter place with it. Where the future is
-    /// dropped, no consumer and no private inbox remains once the owner of the connection has seen
-    /// it.
+    /// as a worker makes the inbox durable, and its dead-letter place with it, where those are
+    /// guaranteed. Where the future is dropped, no consumer and no private inbox remains once the
+    /// owner of the connection has seen it.
     ///
     /// # Errors
     /// If the broker cannot be reached within the connect timeout of the transport's config, or
@@ -79,9 +79,10 @@ pub trait RpcTransport: fmt::Debug + Send + Sync + 'static {
 
     /// Ends the connection: what was published is flushed, inboxes end, private ones are removed.
     ///
-    /// Deliveries that are still being worked on have `grace` to be settled; then they are
-    /// released, and settling them fails with [`TransportErrorKind::Closed`]. Can be called twice,
-    /// and returns within the grace and a little even where the broker is gone.
+    /// Deliveries that are still being worked on have `grace` to be settled, and what they lead to
+    /// can still be published; then they are released, and settling them fails with
+    /// [`TransportErrorKind::Closed`]. Can be called twice, and returns within the grace and a
+    /// little even where the broker is gone. Dropping a transport is closing it without grace.
     ///
     /// # Errors
     /// If something that was published could not be flushed.

@@ -57,6 +57,18 @@ impl AgentAddress {
         self.split().1
     }
 
+    /// Whether what is addressed so is for, or comes from, `agent`: the id is the same, and the
+    /// version where both name one.
+    #[must_use]
+    pub fn is_for(&self, agent: &Self) -> bool {
+        let ((id, version), (agent_id, agent_version)) = (self.split(), agent.split());
+        let versions_agree = match (version, agent_version) {
+            (Some(version), Some(agent_version)) => version == agent_version,
+            _ => true,
+        };
+        id == agent_id && versions_agree
+    }
+
     fn split(&self) -> (&str, Option<&str>) {
         match self.name().split_once('@') {
             Some((id, version)) => (id, Some(version)),
@@ -77,6 +89,16 @@ mod tests {
         for text in ["agent://a", "agent://a b", "agent://é", "agent:// "] {
             assert!(AgentAddress::new(text).is_ok(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_address_is_for_an_agent_by_id_and_by_version_where_both_name_one() {
+        let address = |text: &str| AgentAddress::new(text).unwrap();
+        assert!(address("agent://a").is_for(&address("agent://a@1")));
+        assert!(address("agent://a@1").is_for(&address("agent://a")));
+        assert!(address("agent://a@1").is_for(&address("agent://a@1")));
+        assert!(!address("agent://a@1").is_for(&address("agent://a@2")));
+        assert!(!address("agent://ab").is_for(&address("agent://a")));
     }
 
     #[test]

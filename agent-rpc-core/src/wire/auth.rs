@@ -4,6 +4,40 @@ use std::fmt;
 
 use bytestring::ByteString;
 
+use super::names::NameError;
+
+/// A non-empty string of an `auth` block. Its `Debug` shows nothing of it: it may be a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthText(ByteString);
+
+impl AuthText {
+    pub(super) const EXPECTED: &'static str = "a non-empty string";
+
+    /// Takes a non-empty string.
+    ///
+    /// # Errors
+    /// If it is empty.
+    pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
+        Self::from_text(ByteString::from(text.into())).ok_or(NameError::expected(Self::EXPECTED))
+    }
+
+    pub(super) fn from_text(text: ByteString) -> Option<Self> {
+        (!text.is_empty()).then_some(Self(text))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for AuthText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthText(…)")
+    }
+}
+
 /// The `auth` member. Its `Debug` shows no token and no signature.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -13,23 +47,23 @@ pub enum Auth {
     /// A signature over the canonical form.
     Hmac {
         /// Which of the shared keys made it.
-        key_id: ByteString,
+        key_id: AuthText,
         /// 64 lower-case hex digits.
-        signature: ByteString,
+        signature: AuthText,
     },
     /// A token of an OpenID provider.
     Oidc {
         /// The bearer token.
-        token: ByteString,
+        token: AuthText,
         /// The provider's key.
-        key_id: Option<ByteString>,
+        key_id: Option<AuthText>,
     },
     /// A token of the OAuth2 client-credentials grant.
     Oauth2Client {
         /// The bearer token.
-        token: ByteString,
+        token: AuthText,
         /// The scopes that were asked for.
-        scope: Option<ByteString>,
+        scope: Option<AuthText>,
     },
 }
 
@@ -49,7 +83,7 @@ impl Auth {
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hmac { key_id, .. } => write!(f, "Auth(hmac, key {:?})", &**key_id),
+            Self::Hmac { key_id, .. } => write!(f, "Auth(hmac, key {:?})", key_id.as_str()),
             _ => write!(f, "Auth({})", self.kind()),
         }
     }

@@ -44,8 +44,9 @@ impl Deadline {
     /// What is left of it at `now`; zero when it has passed.
     #[must_use]
     pub fn remaining(self, now: SystemTime) -> Duration {
-        let end = UNIX_EPOCH + Duration::from_millis(self.0);
-        end.duration_since(now).unwrap_or_default()
+        // Not `UNIX_EPOCH + …`: a deadline off the wire may be beyond what `SystemTime` can hold.
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Duration::from_millis(self.0).saturating_sub(now)
     }
 
     /// A number of the wire, however it was spelt.

@@ -13,6 +13,7 @@ use super::error::Excess;
 use super::hmac::Keyring;
 use super::json::write_string;
 use super::limits::Limits;
+use super::payload::Payload;
 
 impl AgentRpcEnvelope {
     /// The bytes that go to the broker, with `auth` as it is set.
@@ -71,7 +72,9 @@ impl AgentRpcEnvelope {
             }
         }
         let limit = limits.depth();
-        if self.payload.as_ref().is_some_and(|payload| payload.levels() >= limit) {
+        let shallow = usize::from(self.headers.is_present() || self.auth.is_some());
+        let levels = self.payload.as_ref().map_or(0, Payload::levels).max(shallow);
+        if levels >= limit {
             return Err(Excess::Depth { limit });
         }
         Ok(())
@@ -154,19 +157,19 @@ fn write_auth(out: &mut Vec<u8>, auth: &Auth) {
     match auth {
         Auth::Internal => {}
         Auth::Hmac { key_id, signature } => {
-            write_member(out, "keyId", key_id);
-            write_member(out, "signature", signature);
+            write_member(out, "keyId", key_id.as_str());
+            write_member(out, "signature", signature.as_str());
         }
         Auth::Oidc { token, key_id } => {
-            write_member(out, "token", token);
+            write_member(out, "token", token.as_str());
             if let Some(key_id) = key_id {
-                write_member(out, "keyId", key_id);
+                write_member(out, "keyId", key_id.as_str());
             }
         }
         Auth::Oauth2Client { token, scope } => {
-            write_member(out, "token", token);
+            write_member(out, "token", token.as_str());
             if let Some(scope) = scope {
-                write_member(out, "scope", scope);
+                write_member(out, "scope", scope.as_str());
             }
         }
     }

@@ -58,6 +58,7 @@ impl Kind {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AgentRpcEnvelope {
     /// Request, response or event.
     pub kind: Kind,

@@ -15,6 +15,7 @@ const KEPT: usize = 32;
 pub struct DecodeError {
     flaws: Vec<Flaw>,
     more: usize,
+    ambiguous: bool,
 }
 
 impl DecodeError {
@@ -34,9 +35,7 @@ impl DecodeError {
     /// two peers would read it differently.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
-        self.flaws
-            .iter()
-            .all(|flaw| matches!(flaw.problem, Problem::Ambiguous { .. } | Problem::NotUtf8 { .. }))
+        self.ambiguous
     }
 }
 
@@ -180,11 +179,14 @@ impl std::error::Error for Excess {}
 pub(super) struct Flaws {
     kept: Vec<Flaw>,
     more: usize,
+    /// Whether there was one that no peer would have taken.
+    plain: bool,
 }
 
 impl Flaws {
     #[cold]
     pub(super) fn add(&mut self, path: impl Into<String>, problem: Problem) {
+        self.plain |= !matches!(problem, Problem::Ambiguous { .. } | Problem::NotUtf8 { .. });
         if self.kept.len() < KEPT {
             self.kept.push(Flaw { path: path.into(), problem });
         } else {
@@ -200,7 +202,7 @@ impl Flaws {
 
 impl From<Flaws> for DecodeError {
     fn from(flaws: Flaws) -> Self {
-        Self { flaws: flaws.kept, more: flaws.more }
+        Self { ambiguous: !flaws.plain, flaws: flaws.kept, more: flaws.more }
     }
 }
 

@@ -146,7 +146,7 @@ impl Keyring {
     /// Whether `auth` is a signature of the parts by an active key.
     pub(super) fn verify(&self, auth: Option<&Auth>, parts: &[&[u8]]) -> Result<(), AuthRejection> {
         let (key_id, signature) = match auth {
-            Some(Auth::Hmac { key_id, signature }) => (key_id, signature),
+            Some(Auth::Hmac { key_id, signature }) => (key_id.as_str(), signature.as_str()),
             Some(_) => {
                 return Err(AuthRejection::new(AuthReason::WrongKind, "hmac is demanded"));
             }

@@ -9,7 +9,9 @@
 //! topics and the reserved headers. The Rust types around them may still move.
 
 mod address;
+mod answer;
 mod auth;
+pub mod codes;
 mod deadline;
 mod decode;
 mod encode;
@@ -25,7 +27,9 @@ mod received;
 mod topic;
 
 pub use address::AgentAddress;
-pub use auth::{Auth, AuthReason, AuthRejection};
+pub use answer::Fault;
+pub(crate) use answer::{answer_of, answer_payload};
+pub use auth::{Auth, AuthReason, AuthRejection, AuthText};
 pub use deadline::Deadline;
 pub use envelope::{AgentRpcEnvelope, Kind, VERSION};
 pub use error::{DecodeError, Excess, Flaw, Problem};

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use bytestring::ByteString;
-use serde::Serialize;
 use serde::de::Deserialize;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use super::json::{Ambiguity, Canonical, MAX_LEVELS, Scanner, Stop, Unwritable, to_canonical};
 
@@ -83,6 +85,23 @@ impl Payload {
         self.levels
     }
 
+    /// This value between two pieces of canonical JSON that nest it one level deeper.
+    pub(super) fn wrapped(&self, before: &str, behind: &str) -> Self {
+        let json = [before, self.json(), behind].concat();
+        Self { json: ByteString::from(json), levels: self.levels + 1 }
+    }
+
+    /// A value that stands in this one, sharing its memory. Its levels are an upper bound.
+    pub(super) fn part(&self, part: &RawValue) -> Self {
+        let levels = self.levels.saturating_sub(1);
+        Self { json: self.json.slice_ref(part.get()), levels }
+    }
+
+    /// The value as serde_json's raw value.
+    pub(super) fn raw(&self) -> Result<Box<RawValue>, PayloadError> {
+        RawValue::from_string(self.json.to_string()).map_err(|error| PayloadError::misfit(&error))
+    }
+
     fn from_canonical(canonical: Canonical) -> Self {
         Self { json: ByteString::from(canonical.text), levels: canonical.levels }
     }
@@ -90,6 +109,14 @@ impl Payload {
     /// A text that a scan found to be canonical.
     pub(super) fn from_scan(json: ByteString, levels: usize) -> Self {
         Self { json, levels }
+    }
+}
+
+/// As the JSON that it is, to a JSON serialiser.
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.json).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
     }
 }
 
@@ -127,14 +154,21 @@ pub enum PayloadError {
 }
 
 impl PayloadError {
-    /// serde_json quotes what it found; of its sentence only the part about the type is kept.
+    /// serde_json quotes what it found; of its sentences only the part about the type is kept, and
+    /// only of those that it makes itself.
     fn misfit(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(clause, _)| clause);
-        let expected = if text.starts_with("missing field ") {
+        let quoting = ["invalid type: ", "invalid value: ", "invalid length "];
+        let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+        let expected = if missing.is_some_and(|name| !name.contains(['`', ' '])) {
             Some(text.to_owned())
+        } else if text == "recursion limit exceeded" {
+            Some("expected at most 127 levels of nesting".to_owned())
+        } else if quoting.iter().any(|start| text.starts_with(start)) {
+            text.rsplit_once(", expected ").map(|(_, what)| format!("expected {what}"))
         } else {
-            text.rsplit_once("expected ").map(|(_, what)| format!("expected {what}"))
+            None
         };
         Self::Misfit { expected, column: error.column() }
     }

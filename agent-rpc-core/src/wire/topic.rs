@@ -61,7 +61,7 @@ impl FromStr for TransportKind {
 }
 
 fn is_topic(text: &str) -> bool {
-    (1..=1024).contains(&text.len()) && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+    (1..=1000).contains(&text.len()) && !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
 text_type! {
@@ -77,7 +77,7 @@ text_type! {
     /// assert_eq!(inbox.dead_letters().as_str(), "agents.pr-reviewer.acme.requests.dlq");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    Topic, is_topic, "1 to 1024 bytes without white space and control characters"
+    Topic, is_topic, "1 to 1000 bytes without white space and control characters"
 }
 
 impl Topic {

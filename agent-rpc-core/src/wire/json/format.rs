@@ -32,17 +32,36 @@ where
         return Err(Unwritable::Ambiguous(why));
     }
     written.map_err(Unwritable::Serialize)?;
+    if sheet.broken.get() || sheet.open.get() != 0 {
+        return Err(Unwritable::Serialize(serde::ser::Error::custom(UNBALANCED)));
+    }
     let text = String::from_utf8(sheet.out.into_inner()).expect("serde_json writes UTF-8");
     Ok(Canonical { text, levels: sheet.deepest.get() })
 }
+
+/// What a `Serialize` does that leaves out an end, or swallows an error.
+const UNBALANCED: &str = "its Serialize left something open or closed it twice";
 
 /// What is written on. serde_json keeps its writer and its formatter apart, and the formatter
 /// must know how far the writer has come: both see this.
 #[derive(Debug, Default)]
 struct Sheet {
     out: RefCell<Vec<u8>>,
+    /// Arrays, objects and keys that are begun and not ended.
+    open: Cell<usize>,
+    /// Whether something was refused because it was begun or ended in the wrong place. It stays
+    /// so where a `Serialize` swallows the error.
+    broken: Cell<bool>,
     deepest: Cell<usize>,
     refused: Cell<Option<Ambiguity>>,
+}
+
+impl Sheet {
+    #[cold]
+    fn break_off<T>(&self) -> io::Result<T> {
+        self.broken.set(true);
+        Err(io::Error::other(UNBALANCED))
+    }
 }
 
 impl io::Write for &Sheet {
@@ -78,7 +97,27 @@ impl<'a> Pen<'a> {
         Self { sheet, keys: KeyStack::new(), objects: Vec::new(), levels: 0, key: None }
     }
 
+    /// Whether everything that was begun has a value so far: an error that a `Serialize` swallowed
+    /// leaves a comma or a colon behind.
+    fn check(&self) -> io::Result<()> {
+        match self.sheet.out.borrow().last() {
+            Some(b',' | b':') => self.sheet.break_off(),
+            _ => Ok(()),
+        }
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.sheet.open.set(self.sheet.open.get().wrapping_sub(1));
+        match self.levels.checked_sub(1) {
+            Some(levels) if self.key.is_none() => self.levels = levels,
+            _ => return self.sheet.break_off(),
+        }
+        Ok(())
+    }
+
     fn enter(&mut self) {
+        self.sheet.open.set(self.sheet.open.get() + 1);
         self.levels += 1;
         self.sheet.deepest.set(self.sheet.deepest.get().max(self.levels));
     }
@@ -154,8 +193,20 @@ impl Formatter for Pen<'_> {
         writer.write_all(b"[")
     }
 
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        if first {
+            return Ok(());
+        }
+        self.check()?;
+        writer.write_all(b",")
+    }
+
     fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.levels -= 1;
+        self.leave()?;
         writer.write_all(b"]")
     }
 
@@ -170,9 +221,14 @@ impl Formatter for Pen<'_> {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
+        if self.key.is_some() {
+            return self.sheet.break_off();
+        }
         if !first {
+            self.check()?;
             writer.write_all(b",")?;
         }
+        self.sheet.open.set(self.sheet.open.get() + 1);
         self.key = Some(self.sheet.out.borrow().len());
         Ok(())
     }
@@ -180,8 +236,9 @@ impl Formatter for Pen<'_> {
     fn end_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
         let out = self.sheet.out.borrow();
         let (Some(entry), Some(object)) = (self.key.take(), self.objects.last_mut()) else {
-            return Ok(());
+            return self.sheet.break_off();
         };
+        self.sheet.open.set(self.sheet.open.get().wrapping_sub(1));
         let key = Key::new(&out, entry + 1, out.len() - entry - 2, true, entry);
         if self.keys.add(object, key, Texts { read: &[], copy: &out }) {
             return Ok(());
@@ -190,7 +247,7 @@ impl Formatter for Pen<'_> {
     }
 
     fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.levels -= 1;
+        self.leave()?;
         if let Some(object) = self.objects.pop() {
             let mut out = self.sheet.out.borrow_mut();
             if !self.keys.close(&object, &[], &mut out) {

@@ -3,6 +3,10 @@
 //! The pass also notes whether the bytes are canonical as they stand, which spares the signature
 //! a second one.
 
+mod auth;
+mod headers;
+mod member;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -13,13 +17,14 @@ use super::auth::Auth;
 use super::deadline::Deadline;
 use super::envelope::{AgentRpcEnvelope, Kind, VERSION};
 use super::error::{DecodeError, Excess, Flaws, Problem, shown};
-use super::headers::{Headers, PROTO};
+use super::headers::Headers;
 use super::json::{Ambiguity, Scanner, Span, Stop, unescape};
 use super::limits::Limits;
 use super::names::{Capability, CorrelationId, MessageId, TenantId};
 use super::payload::Payload;
 use super::received::Received;
 use super::topic::BrokerAddress;
+use member::Member;
 
 /// Reads an envelope, or says everything that is wrong with it.
 pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeError> {
@@ -35,58 +40,6 @@ pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeErro
             flaws.add("", Problem::NotUtf8 { at: error.valid_up_to() });
             Err(flaws.into())
         }
-    }
-}
-
-/// The members of v1. Their order is that of the canonical form; `auth` is not part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Member {
-    Version,
-    Kind,
-    MessageId,
-    CorrelationId,
-    CausedBy,
-    From,
-    To,
-    Capability,
-    ReplyTo,
-    Deadline,
-    TenantId,
-    Headers,
-    Payload,
-    Auth,
-}
-
-impl Member {
-    /// Each member, with its name as it stands in the canonical form.
-    const ALL: [(Self, &'static str); 14] = [
-        (Self::Version, "\"version\":"),
-        (Self::Kind, "\"kind\":"),
-        (Self::MessageId, "\"messageId\":"),
-        (Self::CorrelationId, "\"correlationId\":"),
-        (Self::CausedBy, "\"causedBy\":"),
-        (Self::From, "\"from\":"),
-        (Self::To, "\"to\":"),
-        (Self::Capability, "\"capability\":"),
-        (Self::ReplyTo, "\"replyTo\":"),
-        (Self::Deadline, "\"deadline\":"),
-        (Self::TenantId, "\"tenantId\":"),
-        (Self::Headers, "\"headers\":"),
-        (Self::Payload, "\"payload\":"),
-        (Self::Auth, "\"auth\":"),
-    ];
-
-    fn find(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().map(|(member, _)| member).find(|member| member.name() == name)
-    }
-
-    fn name(self) -> &'static str {
-        let (_, token) = Self::ALL[self as usize];
-        &token[1..token.len() - 2]
-    }
-
-    const fn bit(self) -> u32 {
-        1 << self as u32
     }
 }
 
@@ -217,10 +170,6 @@ impl<'a> Reader<'a> {
             self.flaws.add(path, Problem::Unknown);
             return Ok(());
         };
-        if self.seen & member.bit() != 0 {
-            let why = Ambiguity::DuplicateKey;
-            self.flaws.add(member.name(), Problem::Ambiguous { why, at: name.start });
-        }
         self.member(member)
     }
 
@@ -408,73 +357,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn headers(&mut self) -> Result<(), Stop> {
-        if self.scanner.peek() != b'{' {
-            self.scanner.value()?;
-            self.flaws.add(Member::Headers.name(), Problem::Expected("an object of strings"));
-            return Ok(());
-        }
-        let (mut entries, mut count, mut size) = (Vec::new(), 0, 0);
-        let disordered = self.object(|reader, name| {
-            let from = reader.scanner.at();
-            let value = reader.string()?;
-            count += 1;
-            if name == PROTO {
-                let problem = Problem::Ambiguous { why: Ambiguity::ProtoHeader, at: from };
-                reader.flaws.add(format!("headers.{PROTO}"), problem);
-            }
-            match value {
-                Some(value) => {
-                    size += name.len() + value.len();
-                    if count <= reader.limits.max_headers {
-                        entries.push((reader.share(name), reader.share(value)));
-                    }
-                }
-                None => {
-                    let path = format!("headers.{}", shown(&name));
-                    reader.flaws.add(path, Problem::Expected("a string"));
-                }
-            }
-            Ok(())
-        })?;
-        let Limits { max_headers, max_header_bytes, .. } = *self.limits;
-        if count > max_headers {
-            let excess = Excess::Headers { count, limit: max_headers };
-            self.flaws.add(Member::Headers.name(), Problem::TooLarge(excess));
-        }
-        if size > max_header_bytes {
-            let excess = Excess::HeaderBytes { size, limit: max_header_bytes };
-            self.flaws.add(Member::Headers.name(), Problem::TooLarge(excess));
-        }
-        self.draft.headers = Headers::from_wire(entries, disordered);
-        Ok(())
-    }
-
-    fn auth(&mut self) -> Result<(), Stop> {
-        if self.scanner.peek() != b'{' {
-            self.scanner.value()?;
-            self.flaws.add(Member::Auth.name(), Problem::Expected("an object"));
-            return Ok(());
-        }
-        let mut parts = AuthParts::default();
-        self.object(|reader, name| {
-            let value = reader.string()?;
-            let part = match &*name {
-                "kind" => &mut parts.kind,
-                "keyId" => &mut parts.key_id,
-                "signature" => &mut parts.signature,
-                "token" => &mut parts.token,
-                "scope" => &mut parts.scope,
-                _ => return Ok(()),
-            };
-            // What is there but no string is as wrong as an empty one.
-            *part = Some(value.unwrap_or_default());
-            Ok(())
-        })?;
-        self.draft.auth = parts.into_auth(self);
-        Ok(())
-    }
-
     /// Reads an object whose values `each` reads; whether its array indices were out of order.
     fn object(
         &mut self,
@@ -551,47 +433,5 @@ impl<'a> Reader<'a> {
         };
         let canonical_to = self.canonical.then_some(self.signed_to);
         Ok(Received { envelope, frame: self.text.clone(), canonical_to })
-    }
-}
-
-/// The members of `auth` that v1 knows; an empty string where one is not a string.
-#[derive(Default)]
-struct AuthParts<'a> {
-    kind: Option<Cow<'a, str>>,
-    key_id: Option<Cow<'a, str>>,
-    signature: Option<Cow<'a, str>>,
-    token: Option<Cow<'a, str>>,
-    scope: Option<Cow<'a, str>>,
-}
-
-impl<'a> AuthParts<'a> {
-    fn into_auth(self, reader: &mut Reader<'a>) -> Option<Auth> {
-        let mut required = |path, part: Option<Cow<'a, str>>| {
-            let part = part.unwrap_or_default();
-            if part.is_empty() {
-                reader.flaws.add(path, Problem::Expected("a non-empty string"));
-            }
-            reader.share(part)
-        };
-        match self.kind.as_deref() {
-            Some("internal") => Some(Auth::Internal),
-            Some("hmac") => Some(Auth::Hmac {
-                key_id: required("auth.keyId", self.key_id),
-                signature: required("auth.signature", self.signature),
-            }),
-            Some("oidc") => Some(Auth::Oidc {
-                token: required("auth.token", self.token),
-                key_id: self.key_id.map(|part| required("auth.keyId", Some(part))),
-            }),
-            Some("oauth2-client") => Some(Auth::Oauth2Client {
-                token: required("auth.token", self.token),
-                scope: self.scope.map(|part| required("auth.scope", Some(part))),
-            }),
-            _ => {
-                let expected = "internal, hmac, oidc or oauth2-client";
-                reader.flaws.add("auth.kind", Problem::Expected(expected));
-                None
-            }
-        }
     }
 }

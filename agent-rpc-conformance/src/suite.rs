@@ -1,0 +1,132 @@
+//! Runs a case: on a runtime of its own, with a broker, within a time limit.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::case::{Case, spelt_out};
+use crate::harness::{Broker, Harness};
+use crate::run::Verdict;
+use crate::stage::Stage;
+
+/// How long a broker may take to start.
+const START: Duration = Duration::from_secs(120);
+
+/// How long a finished case's runtime may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(1);
+
+/// A harness and the broker that its ordinary cases share.
+pub(crate) struct Suite {
+    harness: Arc<dyn Harness>,
+    shared: OnceLock<Result<Arc<dyn Broker>, String>>,
+    /// Held by the case that restarts a broker: one after another.
+    restarting: Mutex<()>,
+    /// What the shared broker runs on, until the suite is dropped. Always there before that.
+    runtime: Option<Runtime>,
+}
+
+impl Suite {
+    pub(crate) fn new(harness: Arc<dyn Harness>) -> Self {
+        Self {
+            harness,
+            shared: OnceLock::new(),
+            restarting: Mutex::new(()),
+            runtime: Some(runtime()),
+        }
+    }
+
+    /// Runs the case on the calling thread, which must not be part of a runtime.
+    pub(crate) fn verdict(&self, case: &Case) -> Verdict {
+        if !(case.needs)(&self.harness.guarantees()) {
+            return Verdict::Ignored(case.unmet);
+        }
+        let runtime = runtime();
+        let result = self.attempt(&runtime, case);
+        runtime.shutdown_timeout(SHUTDOWN);
+        match result {
+            Ok(()) => Verdict::Passed,
+            Err(message) => Verdict::Failed(message),
+        }
+    }
+
+    fn attempt(&self, runtime: &Runtime, case: &Case) -> Result<(), String> {
+        if !case.restarts {
+            return self.perform(runtime, case, &self.shared()?);
+        }
+        let _turn = self.restarting.lock().unwrap_or_else(PoisonError::into_inner);
+        // A broker may want to spawn or to post when it is dropped, here at the end.
+        let _context = runtime.enter();
+        let broker = runtime.block_on(self.start())?;
+        self.perform(runtime, case, &broker)
+    }
+
+    fn perform(
+        &self,
+        runtime: &Runtime,
+        case: &Case,
+        broker: &Arc<dyn Broker>,
+    ) -> Result<(), String> {
+        let stage = Arc::new(Stage::new(Arc::clone(broker), self.harness.guarantees()));
+        let limit = stage.limit();
+        let run = case.run;
+        runtime.block_on(async {
+            let on_stage = Arc::clone(&stage);
+            // A task, because a panic then comes back as a value.
+            let mut task = tokio::spawn(async move { run(&on_stage).await });
+            let result = match tokio::time::timeout(limit, &mut task).await {
+                Ok(Ok(Ok(()))) => Ok(()),
+                Ok(Ok(Err(failure))) => Err(failure.to_string()),
+                Ok(Err(error)) => Err(match error.try_into_panic() {
+                    Ok(panic) => format!("panicked: {}", words(&*panic)),
+                    Err(error) => spelt_out(&error),
+                }),
+                Err(_) => {
+                    task.abort();
+                    Err(format!("expected an end within {limit:?}, saw none"))
+                }
+            };
+            stage.leave().await;
+            result
+        })
+    }
+
+    fn shared(&self) -> Result<Arc<dyn Broker>, String> {
+        let start = || self.runtime().block_on(self.start());
+        self.shared.get_or_init(start).clone()
+    }
+
+    async fn start(&self) -> Result<Arc<dyn Broker>, String> {
+        match tokio::time::timeout(START, self.harness.start()).await {
+            Ok(Ok(broker)) => Ok(Arc::from(broker)),
+            Ok(Err(error)) => Err(format!("the broker did not start: {}", spelt_out(&*error))),
+            Err(_) => Err(format!("the broker did not start within {START:?}")),
+        }
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("there until the suite is dropped")
+    }
+}
+
+impl Drop for Suite {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        {
+            // As above.
+            let _context = runtime.enter();
+            drop(self.shared.take());
+        }
+        runtime.shutdown_timeout(SHUTDOWN);
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("not in words")
+}

@@ -1,0 +1,69 @@
+//! Who is let in: the steps of the protocol, in their order, before any handler runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::surroundings::Clock;
+use crate::transport::Delivery;
+use crate::trust::Trust;
+use crate::wire::{
+    AgentAddress, AgentRpcEnvelope, AuthRejection, DecodeError, Limits, Received, TenantId,
+};
+
+/// The door of one inbox.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// Whom messages must be for: this agent or, on an events topic, the agent whose topic it is.
+    pub(super) recipient: AgentAddress,
+    pub(super) tenant_id: Option<TenantId>,
+    pub(super) limits: Limits,
+    pub(super) trust: Arc<dyn Trust>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tolerance: Duration,
+}
+
+/// An envelope that has passed: what it says may be acted on.
+#[derive(Debug)]
+pub(super) struct Admitted(pub(super) AgentRpcEnvelope);
+
+/// Why a message was not let in. What it claims is kept for the log and for an answer.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// 1. It is no envelope.
+    Invalid(DecodeError),
+    /// 2. It is for somebody else.
+    WrongRecipient(Box<AgentRpcEnvelope>),
+    /// 3. It is another tenant's. Nothing of it is kept.
+    OtherTenant(Box<AgentRpcEnvelope>),
+    /// 4. Its sender is not believed.
+    Auth(Box<AgentRpcEnvelope>, AuthRejection),
+    /// 5. Nobody waits for it any more.
+    Late(Box<AgentRpcEnvelope>),
+}
+
+impl Admission {
+    pub(super) async fn admit(&self, delivery: &Delivery) -> Result<Admitted, Refused> {
+        let received =
+            Received::decode(delivery.bytes().clone(), &self.limits).map_err(Refused::Invalid)?;
+        let claims = received.claims();
+        if !claims.to.is_for(&self.recipient) {
+            return Err(Refused::WrongRecipient(Box::new(received.trust())));
+        }
+        if claims.tenant_id != self.tenant_id {
+            return Err(Refused::OtherTenant(Box::new(received.trust())));
+        }
+        if let Err(rejection) = self.trust.verify(&received, delivery.vouched()).await {
+            return Err(Refused::Auth(Box::new(received.trust()), rejection));
+        }
+        let envelope = received.trust();
+        let latest = self.clock.now().checked_sub(self.tolerance);
+        let late = envelope
+            .deadline
+            .zip(latest)
+            .is_some_and(|(deadline, latest)| deadline.remaining(latest).is_zero());
+        if late {
+            return Err(Refused::Late(Box::new(envelope)));
+        }
+        Ok(Admitted(envelope))
+    }
+}

@@ -1,0 +1,120 @@
+//! What a handler knows of the request that it handles.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::wire::{
+    AgentAddress, AgentRpcEnvelope, CorrelationId, Deadline, Headers, MessageId, Payload,
+    PayloadError,
+};
+
+/// The request, its time, and the way back and onward. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    from: AgentAddress,
+    message_id: MessageId,
+    correlation_id: CorrelationId,
+    deadline: Option<Deadline>,
+    ends: Instant,
+    headers: Headers,
+    client: Option<Client>,
+    early: Mutex<Option<oneshot::Sender<Payload>>>,
+}
+
+impl Context {
+    /// The context of a request, and where its early answer comes out.
+    pub(super) fn of(
+        request: &AgentRpcEnvelope,
+        ends: Instant,
+        client: Option<Client>,
+    ) -> (Self, oneshot::Receiver<Payload>) {
+        let (sender, receiver) = oneshot::channel();
+        let parts = Parts {
+            from: request.from.clone(),
+            message_id: request.message_id.clone(),
+            correlation_id: request.correlation_id.clone(),
+            deadline: request.deadline,
+            ends,
+            headers: request.headers.clone(),
+            client,
+            early: Mutex::new(Some(sender)),
+        };
+        (Self { parts: Arc::new(parts) }, receiver)
+    }
+
+    /// Who asks, as admission has believed it.
+    #[must_use]
+    pub fn caller(&self) -> &AgentAddress {
+        &self.parts.from
+    }
+
+    /// Names the request.
+    #[must_use]
+    pub fn message_id(&self) -> &MessageId {
+        &self.parts.message_id
+    }
+
+    /// Names the call.
+    #[must_use]
+    pub fn correlation_id(&self) -> &CorrelationId {
+        &self.parts.correlation_id
+    }
+
+    /// When the caller stops waiting, if it said so.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.parts.deadline
+    }
+
+    /// How long this handler may still run.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.parts.ends.saturating_duration_since(Instant::now())
+    }
+
+    /// The request's headers.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        &self.parts.headers
+    }
+
+    /// A client whose calls carry this request on: its cause, depth, path and trace, and no more
+    /// time than remains. `None` if the agent was given no client.
+    #[must_use]
+    pub fn client(&self) -> Option<&Client> {
+        self.parts.client.as_ref()
+    }
+
+    /// Answers now and works on: what the handler returns later is not sent. The first answer
+    /// counts; `false` if there was one before.
+    ///
+    /// # Errors
+    /// If the value is no payload.
+    pub fn finish<T: Serialize + ?Sized>(&self, value: &T) -> Result<bool, PayloadError> {
+        let payload = Payload::from_serialize(value)?;
+        let sender = self.parts.early.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(sender.is_some_and(|sender| sender.send(payload).is_ok()))
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("caller", self.caller())
+            .field("message_id", self.message_id())
+            .field("correlation_id", self.correlation_id())
+            .field("deadline", &self.parts.deadline)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,68 @@
+//! What runs for a request: the handler, under its deadline, on its own.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+use tracing::error;
+
+use super::context::Context;
+use super::runtime_capabilities::Description;
+use crate::wire::{Fault, Payload, codes};
+
+/// A handler whose types are forgotten.
+pub(super) type Handle =
+    Arc<dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload, Fault>> + Send + Sync>;
+
+/// A capability that is served.
+pub(super) struct Served {
+    pub(super) handle: Handle,
+    pub(super) description: Description,
+}
+
+/// Forgets the types of a handler: its input is read before it runs, its output written after.
+pub(super) fn erase<In, Out, F, Fut>(handler: F) -> Handle
+where
+    In: DeserializeOwned + Send + 'static,
+    Out: Serialize + 'static,
+    F: Fn(Context, In) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Out, Fault>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Arc::new(move |context, payload| {
+        let handler = Arc::clone(&handler);
+        Box::pin(async move {
+            let input = payload
+                .parse::<In>()
+                .map_err(|error| Fault::new(codes::SCHEMA_VIOLATION, error.to_string()))?;
+            let output = handler(context, input).await?;
+            Payload::from_serialize(&output).map_err(|error| {
+                Fault::new(codes::SCHEMA_VIOLATION, format!("the answer: {error}"))
+            })
+        })
+    })
+}
+
+/// Runs a handler. It has answered when it returns, fails, panics, or when its time is over.
+pub(super) async fn run(
+    handle: &Handle,
+    context: Context,
+    payload: Payload,
+    ends: Instant,
+) -> Result<Payload, Fault> {
+    // A handler may also panic before it has made its future.
+    let handled = AssertUnwindSafe(async { handle(context, payload).await }).catch_unwind();
+    match timeout_at(ends, handled).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => {
+            // The panic hook has told the operator; the caller learns no more than that.
+            error!("a handler panicked");
+            Err(Fault::new(codes::HANDLER_ERROR, "the handler panicked"))
+        }
+        Err(_) => Err(Fault::new(codes::TIMEOUT, "the deadline passed while the handler ran")),
+    }
+}

@@ -1,0 +1,192 @@
+//! The way back: the answer is published, then the delivery is accepted.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{debug, warn};
+
+use super::Shared;
+use crate::transport::{Frame, RpcTransport, TransportErrorKind};
+use crate::wire::{
+    AgentRpcEnvelope, Auth, Excess, Fault, Headers, Kind, Payload, Topic, answer_payload, codes,
+};
+
+/// What became of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Responded {
+    /// The broker has it, or there was nowhere to send it to: the request is done with.
+    Done,
+    /// It could not be published: the request goes back.
+    Failed,
+}
+
+/// A request's way back: over which transport, to which topic.
+pub(super) struct WayBack {
+    pub(super) transport: Arc<dyn RpcTransport>,
+    pub(super) topic: Topic,
+}
+
+impl Shared {
+    /// Where an answer to `request` may go: to its `replyTo` if that is allowed, else to the
+    /// delivery's own reply target, else nowhere.
+    pub(super) fn way_back(
+        &self,
+        request: &AgentRpcEnvelope,
+        via: &Arc<dyn RpcTransport>,
+        reply: Option<&Topic>,
+    ) -> Option<WayBack> {
+        let Some(reply_to) = &request.reply_to else {
+            return Some(WayBack { transport: Arc::clone(via), topic: reply?.clone() });
+        };
+        // `replyTo` is the sender's word: an inbox must be no reflector. Only what is, or begins
+        // with, the responses topic of `from` is answered.
+        let own = Topic::responses(&request.from.id().ok()?, self.tenant.as_ref());
+        let topic = reply_to.topic().ok()?;
+        let transport = std::iter::once(via)
+            .chain(&self.transports)
+            .find(|transport| transport.kind() == reply_to.kind());
+        match transport {
+            Some(transport) if topic.as_str().starts_with(own.as_str()) => {
+                Some(WayBack { transport: Arc::clone(transport), topic })
+            }
+            _ => {
+                warn!(%reply_to, from = %request.from, "a replyTo that is not allowed");
+                None
+            }
+        }
+    }
+
+    /// Publishes an answer, again and again while the broker is away, until nobody waits for it
+    /// or the agent stops.
+    pub(super) async fn respond(
+        &self,
+        request: &AgentRpcEnvelope,
+        way_back: Option<&WayBack>,
+        answer: Result<Payload, Fault>,
+        ends: Instant,
+    ) -> Responded {
+        let Some(WayBack { transport, topic }) = way_back else { return Responded::Done };
+        let frame = match self.answer_frame(request, &**transport, answer, ends).await {
+            Ok(frame) => frame,
+            Err(excess) => {
+                warn!(%excess, "an answer cannot be made");
+                return Responded::Done;
+            }
+        };
+        let mut pause = Duration::from_millis(50);
+        loop {
+            // An answer is tried once even when its time is over.
+            let limit = ends.max(Instant::now() + Duration::from_secs(1));
+            match timeout_at(limit, transport.publish(topic, &frame)).await {
+                Ok(Ok(())) => return Responded::Done,
+                Ok(Err(error)) if error.kind() == TransportErrorKind::NoReceiver => {
+                    debug!("the caller is gone");
+                    return Responded::Done;
+                }
+                Ok(Err(error)) if error.kind() == TransportErrorKind::Closed => {
+                    return Responded::Failed;
+                }
+                Ok(Err(error)) => debug!(%error, "an answer was not published"),
+                Err(_) => {}
+            }
+            if Instant::now() >= ends {
+                debug!("nobody waits for the answer any more");
+                return Responded::Done;
+            }
+            tokio::select! {
+                () = sleep(pause) => pause = (pause * 2).min(Duration::from_secs(1)),
+                () = self.stop_handlers.cancelled() => return Responded::Failed,
+            }
+        }
+    }
+
+    async fn answer_frame(
+        &self,
+        request: &AgentRpcEnvelope,
+        transport: &dyn RpcTransport,
+        answer: Result<Payload, Fault>,
+        ends: Instant,
+    ) -> Result<Frame, Excess> {
+        let frame = match self.encode_answer(request, &answer, ends).await {
+            Ok(frame) => frame,
+            Err(excess) => {
+                return self.encode_answer(request, &Err(too_large(&excess)), ends).await;
+            }
+        };
+        match transport.guarantees().max_frame {
+            Some(limit) if frame.bytes.len() > limit => {
+                let excess = Excess::Bytes { size: frame.bytes.len(), limit };
+                self.encode_answer(request, &Err(too_large(&excess)), ends).await
+            }
+            _ => Ok(frame),
+        }
+    }
+
+    async fn encode_answer(
+        &self,
+        request: &AgentRpcEnvelope,
+        answer: &Result<Payload, Fault>,
+        ends: Instant,
+    ) -> Result<Frame, Excess> {
+        let payload = answer_payload(answer).unwrap_or_else(|error| {
+            let fault = Fault::new(codes::HANDLER_ERROR, format!("the answer: {error}"));
+            answer_payload(&Err(fault)).expect("strings are a payload")
+        });
+        let envelope = AgentRpcEnvelope {
+            kind: Kind::Response,
+            message_id: self.message_id(),
+            correlation_id: request.correlation_id.clone(),
+            caused_by: Some(request.message_id.clone()),
+            from: request.to.clone(),
+            to: request.from.clone(),
+            capability: request.capability.clone(),
+            reply_to: None,
+            deadline: None,
+            tenant_id: request.tenant_id.clone(),
+            headers: Headers::new(),
+            payload: Some(payload),
+            auth: Some(Auth::Internal),
+        };
+        Ok(Frame {
+            bytes: self.trust.seal(&envelope, &self.limits).await?,
+            message_id: envelope.message_id,
+            transmission: 0,
+            correlation_id: envelope.correlation_id,
+            to: envelope.to,
+            remaining: Some(ends.saturating_duration_since(Instant::now())),
+        })
+    }
+}
+
+fn too_large(excess: &Excess) -> Fault {
+    Fault::new(codes::HANDLER_ERROR, format!("the answer cannot be sent: {excess}"))
+}
+
+/// How often a refused request is answered: an inbox must be no reflector.
+#[derive(Debug)]
+pub(super) struct RefusalRate {
+    window: Mutex<(Instant, u32)>,
+}
+
+impl RefusalRate {
+    const PER_SECOND: u32 = 20;
+
+    pub(super) fn new() -> Self {
+        Self { window: Mutex::new((Instant::now(), 0)) }
+    }
+
+    /// Whether one more may be answered now.
+    pub(super) fn allows(&self) -> bool {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let (begin, count) = *window;
+        if begin.elapsed() >= Duration::from_secs(1) {
+            *window = (Instant::now(), 1);
+            return true;
+        }
+        window.1 = count.saturating_add(1);
+        count < Self::PER_SECOND
+    }
+}

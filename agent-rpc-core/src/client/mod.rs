@@ -1,0 +1,174 @@
+//! The caller: from `request_agent` to a typed answer.
+//!
+//! A call takes its place in the registry of pending calls before anything is sent, is published,
+//! and waits for its answer under one deadline. Dropping it gives the place up and tells nobody.
+
+mod call_error;
+mod peers;
+mod pending;
+mod record;
+mod replies;
+mod request;
+mod scope;
+mod start;
+
+pub use call_error::CallError;
+pub use peers::{PeerTable, Route};
+#[doc(hidden)]
+pub use pending::{Pending, Place, Refusal, Settled};
+pub use record::{CallRecord, CallStatus};
+pub use request::{Post, Reply, Request, Typed};
+pub(crate) use scope::Scope;
+pub use start::{ClientBuilder, StartError};
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::surroundings::Surroundings;
+use crate::transport::RpcTransport;
+use crate::trust::Trust;
+use crate::wire::{AgentAddress, AgentId, BrokerAddress, Capability, Limits, Payload, TenantId};
+use crate::wire::{TenantName, Topic};
+
+/// Calls agents by their names. Cheap to clone; all clones share one registry of pending calls.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use agent_rpc_core::client::{Client, PeerTable, Route};
+/// # use agent_rpc_core::transport::RpcTransport;
+/// # async fn example(transport: Arc<dyn RpcTransport>) -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder("concierge".parse()?)
+///     .peer("agent://pr-reviewer".parse()?, Route::over(transport))
+///     .start()
+///     .await?;
+/// let verdict: String = client.call("agent://pr-reviewer", "review-pr", &"pr/7").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    /// The request in whose handler this client is used, if there is one.
+    scope: Option<Arc<Scope>>,
+}
+
+/// What all clones of a client share.
+struct Shared {
+    agent: AgentId,
+    address: AgentAddress,
+    tenant: Option<TenantName>,
+    tenant_id: Option<TenantId>,
+    limits: Limits,
+    default_timeout: Duration,
+    peers: PeerTable,
+    /// Where answers over each transport arrive.
+    reply_addresses: Vec<(Arc<dyn RpcTransport>, Option<BrokerAddress>)>,
+    trust: Arc<dyn Trust>,
+    surroundings: Surroundings,
+    pending: Arc<Pending<Expected, Payload>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Whose answer a call waits for.
+#[derive(Debug)]
+struct Expected {
+    from: AgentAddress,
+    capability: Capability,
+}
+
+impl Client {
+    /// A client that calls as the agent `agent`.
+    pub fn builder(agent: AgentId) -> ClientBuilder {
+        ClientBuilder::new(agent)
+    }
+
+    /// Asks an agent for something; await the result, or first refine it.
+    ///
+    /// `to` is an address as `agent://pr-reviewer`. What is wrong with the arguments is told when
+    /// the request is awaited, with nothing sent.
+    pub fn request_agent<T: Serialize + ?Sized>(
+        &self,
+        to: &str,
+        capability: &str,
+        payload: &T,
+    ) -> Request {
+        Request::new(self.clone(), to, capability, Payload::from_serialize(payload))
+    }
+
+    /// Calls an agent like a function: the answer's value, or the error.
+    ///
+    /// # Errors
+    /// As [`Client::request_agent`].
+    pub async fn call<T, R>(&self, to: &str, capability: &str, payload: &T) -> Result<R, CallError>
+    where
+        T: Serialize + ?Sized,
+        R: DeserializeOwned + 'static,
+    {
+        let reply = self.request_agent(to, capability, payload).typed::<R>().await?;
+        Ok(reply.value)
+    }
+
+    /// The agent that this client calls as.
+    #[must_use]
+    pub fn agent(&self) -> &AgentId {
+        &self.shared.agent
+    }
+
+    /// How many calls wait for an answer.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.shared.pending.len()
+    }
+
+    /// Abandons every pending call at once, refuses new ones, and ends the reply inboxes. The
+    /// transports stay open: they are not this client's. Can be called twice.
+    pub async fn close(&self) {
+        self.shared.pending.close();
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    /// This client, for calls made in the course of a request.
+    pub(crate) fn within(&self, scope: Arc<Scope>) -> Self {
+        Self { shared: Arc::clone(&self.shared), scope: Some(scope) }
+    }
+}
+
+impl Shared {
+    fn reply_address(&self, transport: &Arc<dyn RpcTransport>) -> Option<BrokerAddress> {
+        let inbox = self.reply_addresses.iter().find(|(known, _)| Arc::ptr_eq(known, transport));
+        inbox.and_then(|(_, address)| address.clone())
+    }
+
+    fn topic_of(&self, to: &AgentAddress, explicit: Option<&Topic>) -> Option<Topic> {
+        match explicit {
+            Some(topic) => Some(topic.clone()),
+            None => Some(Topic::requests(&to.id().ok()?, self.tenant.as_ref())),
+        }
+    }
+}
+
+/// The last clone that goes away takes its background tasks with it.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("agent", &self.shared.agent)
+            .field("tenant", &self.shared.tenant)
+            .field("pending", &self.pending())
+            .finish_non_exhaustive()
+    }
+}

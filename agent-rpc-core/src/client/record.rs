@@ -1,0 +1,120 @@
+//! The outcome of a call as a record, for tools that print or store it.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::call_error::CallError;
+use super::request::Reply;
+use crate::wire::{CorrelationId, Fault, Payload, codes};
+
+/// `{"status","response","correlationId","latencyMs","error"}`; what does not apply is left out.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CallRecord {
+    /// How it ended.
+    pub status: CallStatus,
+    /// The answer, where it is `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<Payload>,
+    /// The call's id, where it has got one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub correlation_id: Option<CorrelationId>,
+    /// Milliseconds from the call to its end.
+    pub latency_ms: u64,
+    /// What went wrong, where it is not `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<RecordedError>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CallStatus {
+    /// With an answer.
+    Ok,
+    /// With an error.
+    Error,
+    /// Its deadline passed.
+    Timeout,
+    /// The client was closed.
+    Abandoned,
+    /// Too many calls waited.
+    Busy,
+    /// A payload or an answer was not of the declared type.
+    SchemaViolation,
+}
+
+/// The error of a record.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct RecordedError {
+    /// The code.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// For machines that know the code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Payload>,
+}
+
+impl CallRecord {
+    /// The record of a call that failed before it was one.
+    #[must_use]
+    pub fn failed(error: CallError) -> Self {
+        Self::new(Err(error), None, Duration::ZERO)
+    }
+
+    pub(super) fn new(
+        outcome: Result<Reply<Payload>, CallError>,
+        correlation_id: Option<CorrelationId>,
+        latency: Duration,
+    ) -> Self {
+        let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        match outcome {
+            Ok(reply) => Self {
+                status: CallStatus::Ok,
+                response: Some(reply.value),
+                correlation_id,
+                latency_ms,
+                error: None,
+            },
+            Err(error) => Self {
+                status: CallStatus::of(&error),
+                response: None,
+                correlation_id,
+                latency_ms,
+                error: Some(RecordedError::of(error)),
+            },
+        }
+    }
+}
+
+impl CallStatus {
+    fn of(error: &CallError) -> Self {
+        match error.code() {
+            codes::TIMEOUT => Self::Timeout,
+            codes::ABANDONED => Self::Abandoned,
+            codes::BUSY => Self::Busy,
+            codes::SCHEMA_VIOLATION => Self::SchemaViolation,
+            _ => Self::Error,
+        }
+    }
+}
+
+impl RecordedError {
+    fn of(error: CallError) -> Self {
+        let code = error.code().to_owned();
+        match error {
+            CallError::Remote(Fault { message, details, .. }) => Self { code, message, details },
+            CallError::Publish(cause) => Self { code, message: cause.to_string(), details: None },
+            error => Self { code, message: error.to_string(), details: None },
+        }
+    }
+}
+
+fn text<S: Serializer>(id: &Option<CorrelationId>, serializer: S) -> Result<S::Ok, S::Error> {
+    id.as_ref().map(CorrelationId::as_str).serialize(serializer)
+}

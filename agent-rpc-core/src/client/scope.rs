@@ -1,0 +1,42 @@
+//! What a call carries on from the request in whose handler it is made.
+
+use tokio::time::Instant;
+
+use crate::wire::{AgentId, AgentRpcEnvelope, Headers, MessageId, reserved};
+
+/// The request that led to a call.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    /// Becomes `causedBy`.
+    pub(super) cause: MessageId,
+    /// Headers of the chain: hops, path, trace.
+    pub(super) headers: Vec<(&'static str, String)>,
+    /// When the request's own time is over.
+    pub(super) ends: Instant,
+}
+
+impl Scope {
+    /// The scope of a request that `me` handles until `ends`.
+    pub(crate) fn of(request: &AgentRpcEnvelope, me: &AgentId, ends: Instant) -> Self {
+        let known = |name: &str| request.headers.get(name);
+        let depth = known(reserved::DEPTH).and_then(|depth| depth.parse::<u32>().ok()).unwrap_or(0);
+        let passed = known(reserved::PATH).unwrap_or_else(|| request.from.name());
+        let mut headers = vec![
+            (reserved::DEPTH, depth.saturating_add(1).to_string()),
+            (reserved::PATH, format!("{passed},{me}")),
+        ];
+        for name in [reserved::TRACEPARENT, reserved::TRACESTATE] {
+            headers.extend(known(name).map(|value| (name, value.to_owned())));
+        }
+        Self { cause: request.message_id.clone(), headers, ends }
+    }
+
+    /// Writes the chain's headers, where the caller has not set its own.
+    pub(super) fn write(&self, headers: &mut Headers) {
+        for (name, value) in &self.headers {
+            if headers.get(name).is_none() {
+                headers.insert(*name, value).expect("a reserved name");
+            }
+        }
+    }
+}

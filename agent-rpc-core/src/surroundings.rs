@@ -1,0 +1,55 @@
+//! Time and ids, which are given, so that a simulation can own them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+/// Tells the time that deadlines on the wire are measured in.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> SystemTime;
+}
+
+/// The clock of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// Makes the ids of messages and calls.
+pub trait IdSource: fmt::Debug + Send + Sync + 'static {
+    /// An id that nobody has had.
+    fn next_id(&self) -> Uuid;
+}
+
+/// UUIDs of version 7: random, and sorted by time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RandomIds;
+
+impl IdSource for RandomIds {
+    fn next_id(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// What a client or an agent takes from the world around it, beside its brokers.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Surroundings {
+    /// The time; the machine's by default.
+    pub clock: Arc<dyn Clock>,
+    /// New ids; UUIDs of version 7 by default.
+    pub ids: Arc<dyn IdSource>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock), ids: Arc::new(RandomIds) }
+    }
+}

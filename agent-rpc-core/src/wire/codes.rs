@@ -1,0 +1,30 @@
+//! The error codes of the protocol. They are an open set: an unknown one is passed through.
+
+/// The caller's deadline passed.
+pub const TIMEOUT: &str = "EAGENTRPC_TIMEOUT";
+/// The caller shut down, or lost its connection for good.
+pub const ABANDONED: &str = "EAGENTRPC_ABANDONED";
+/// The pending registry, or the callee, is at capacity.
+pub const BUSY: &str = "EAGENTRPC_BUSY";
+/// The agent is not in the peer table.
+pub const NO_PEER: &str = "EAGENTRPC_NO_PEER";
+/// The agent's transport is not plugged in.
+pub const NO_TRANSPORT: &str = "EAGENTRPC_NO_TRANSPORT";
+/// The callee serves no such capability.
+pub const NO_CAPABILITY: &str = "EAGENTRPC_NO_CAPABILITY";
+/// It is not an envelope, or cannot be made one.
+pub const INVALID_ENVELOPE: &str = "EAGENTRPC_INVALID_ENVELOPE";
+/// A payload or an answer is not of the type that was declared.
+pub const SCHEMA_VIOLATION: &str = "EAGENTRPC_SCHEMA_VIOLATION";
+/// It arrived too late; the handler was not run.
+pub const DEADLINE_EXCEEDED: &str = "EAGENTRPC_DEADLINE_EXCEEDED";
+/// It is another tenant's.
+pub const TENANT_MISMATCH: &str = "EAGENTRPC_TENANT_MISMATCH";
+/// The `auth` block did not verify.
+pub const AUTH_REJECTED: &str = "AUTH_REJECTED";
+/// The caller's own permission rules forbid it.
+pub const PERMISSION_DENIED: &str = "EAGENTRPC_PERMISSION_DENIED";
+/// The broker did not take the request.
+pub const PUBLISH_FAILED: &str = "EAGENTRPC_PUBLISH_FAILED";
+/// The handler failed.
+pub const HANDLER_ERROR: &str = "HANDLER_ERROR";

@@ -1,0 +1,89 @@
+//! `scripts/bench registry`: what a pending call costs while 100,000 others wait.
+//!
+//! The floor is a map under a lock and a oneshot channel, put together by hand; ours also refuses
+//! when it is full, binds an answer to who was asked, and gives a dropped call's place up.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use agent_rpc_benches::{Contender, Report};
+use agent_rpc_core::client::Pending;
+use agent_rpc_core::wire::{AgentAddress, Capability, CorrelationId};
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+
+const WAITING: usize = 100_000;
+
+fn main() {
+    let mut report = Report::new("pending");
+    let address: AgentAddress = "agent://pr-reviewer".parse().expect("an address");
+    let capability: Capability = "review-pr".parse().expect("a capability");
+    let ids: Vec<_> = (0..WAITING).map(|_| CorrelationId::generate()).collect();
+    let next = CorrelationId::generate();
+
+    let before = resident();
+    let pending = Pending::<(AgentAddress, Capability), u64>::new(2 * WAITING);
+    let places: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            // Like a call, each has an id of its own that is made for it.
+            let id = CorrelationId::new(id.as_str()).expect("an id");
+            pending.register(id, (address.clone(), capability.clone())).expect("there is room")
+        })
+        .collect();
+    report.note("bytes per pending call", (resident() - before) / WAITING);
+
+    let by_hand: Mutex<HashMap<CorrelationId, oneshot::Sender<u64>>> = Mutex::default();
+    let receivers: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            let (sender, receiver) = oneshot::channel();
+            by_hand.lock().expect("no panic").insert(id.clone(), sender);
+            receiver
+        })
+        .collect();
+
+    report.compare(
+        "settle",
+        WAITING,
+        vec![
+            Contender::new("map and channel by hand", || {
+                let (sender, receiver) = oneshot::channel();
+                by_hand.lock().expect("no panic").insert(next.clone(), sender);
+                let sender = by_hand.lock().expect("no panic").remove(&next);
+                sender.map(|sender| sender.send(7));
+                receiver.now_or_never()
+            }),
+            Contender::new("agent-rpc, register and settle", || {
+                let expected = (address.clone(), capability.clone());
+                let place = pending.register(next.clone(), expected).expect("there is room");
+                pending.settle(&next, |(from, what)| *from == address && *what == capability, 7);
+                place.now_or_never()
+            }),
+        ],
+    );
+    report.compare(
+        "give up",
+        WAITING,
+        vec![
+            Contender::new("map and channel by hand", || {
+                let (sender, receiver) = oneshot::channel::<u64>();
+                by_hand.lock().expect("no panic").insert(next.clone(), sender);
+                let sender = by_hand.lock().expect("no panic").remove(&next);
+                (sender, receiver)
+            }),
+            Contender::new("agent-rpc, register and drop", || {
+                pending.register(next.clone(), (address.clone(), capability.clone())).map(drop)
+            }),
+        ],
+    );
+    drop((places, receivers));
+}
+
+/// Bytes of memory that this process holds.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: usize =
+        statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4096
+}
