@@ -3,6 +3,7 @@
 //!
 //! - [`client`]: `request_agent`, the registry of pending calls, the table of peers.
 //! - [`agent`]: handlers by capability, admission, answers, drain.
+//! - [`handled`]: was it handled before? What keeps an effect from happening twice.
 //! - [`transport`]: the seam that a broker's crate implements.
 //! - [`trust`]: who is believed, and how we prove who we are.
 //! - [`wire`]: the envelope that every peer of v1 understands, canonical form, signatures, topics.
@@ -33,6 +34,7 @@
 
 pub mod agent;
 pub mod client;
+pub mod handled;
 mod surroundings;
 pub mod transport;
 pub mod trust;

@@ -49,24 +49,24 @@ pub(super) const CASES: &[Case] = &[
     }),
 ];
 
-const CALLEE: &str = "callee";
+pub(super) const CALLEE: &str = "callee";
 
-fn agent(stage: &Stage) -> AgentBuilder {
+pub(super) fn agent(stage: &Stage) -> AgentBuilder {
     Agent::builder(stage.agent(CALLEE))
 }
 
-fn callee(stage: &Stage) -> AgentAddress {
+pub(super) fn callee(stage: &Stage) -> AgentAddress {
     AgentAddress::of(&stage.agent(CALLEE))
 }
 
-async fn serve(stage: &Stage, agent: AgentBuilder) -> Checked<Agent> {
+pub(super) async fn serve(stage: &Stage, agent: AgentBuilder) -> Checked<Agent> {
     let serving = agent.serve_on(stage.connect().await?).start();
     within(stage, "an agent that serves", serving)
         .await?
         .map_err(|error| Failure::new(format!("expected an agent that serves, saw: {error}")))
 }
 
-async fn client(stage: &Stage, name: &str) -> Checked<Client> {
+pub(super) async fn client(stage: &Stage, name: &str) -> Checked<Client> {
     let builder = Client::builder(stage.agent(name));
     let client = builder.peer(callee(stage), Route::over(stage.connect().await?)).start();
     within(stage, "a client", client)
@@ -74,7 +74,11 @@ async fn client(stage: &Stage, name: &str) -> Checked<Client> {
         .map_err(|error| Failure::new(format!("expected a client, saw: {error}")))
 }
 
-async fn within<T>(stage: &Stage, what: &str, future: impl Future<Output = T>) -> Checked<T> {
+pub(super) async fn within<T>(
+    stage: &Stage,
+    what: &str,
+    future: impl Future<Output = T>,
+) -> Checked<T> {
     timeout(stage.wait(), future)
         .await
         .map_err(|_| Failure::new(format!("expected {what} in {:?}, saw nothing", stage.wait())))
@@ -151,7 +155,8 @@ async fn answers_in_reverse_order(stage: &Stage) -> Checked {
         }
     };
     let agent = agent(stage).handle("wait", handler);
-    let agent = agent.concurrency(CALLS as usize).in_flight(CALLS as usize);
+    // Room for all of them, and for those that a transport hands out again meanwhile.
+    let agent = agent.concurrency(CALLS as usize).in_flight(4 * CALLS as usize);
     let _agent = serve(stage, agent).await?;
     let client = client(stage, "caller").await?;
     let calls = (0..CALLS).map(|n| answered(stage, &client, "wait", n, n));
@@ -225,7 +230,7 @@ fn opened(delivery: &Delivery) -> Checked<AgentRpcEnvelope> {
     Ok(received.trust())
 }
 
-fn frame_of(envelope: &AgentRpcEnvelope) -> Checked<Frame> {
+pub(super) fn frame_of(envelope: &AgentRpcEnvelope) -> Checked<Frame> {
     let bytes = envelope.encode(&Limits::default());
     Ok(Frame {
         bytes: bytes.map_err(|error| Failure::new(error.to_string()))?,

@@ -5,6 +5,7 @@ mod calls;
 mod closing;
 mod flow;
 mod live;
+mod once;
 mod restart;
 mod routing;
 mod settling;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         flow::CASES,
         closing::CASES,
         calls::CASES,
+        once::CASES,
     ];
     themes.into_iter().flatten()
 }

@@ -7,8 +7,12 @@ use crate::surroundings::Clock;
 use crate::transport::Delivery;
 use crate::trust::Trust;
 use crate::wire::{
-    AgentAddress, AgentRpcEnvelope, AuthRejection, DecodeError, Limits, Received, TenantId,
+    AgentAddress, AgentRpcEnvelope, AuthReason, AuthRejection, DecodeError, Kind, Limits, Received,
+    TenantId,
 };
+
+/// The longest timeout, and a minute for clocks and tokens.
+const FARTHEST: Duration = Duration::from_secs(660);
 
 /// The door of one inbox.
 #[derive(Debug)]
@@ -56,6 +60,9 @@ impl Admission {
             return Err(Refused::Auth(Box::new(received.trust()), rejection));
         }
         let envelope = received.trust();
+        if let Err(rejection) = self.is_fresh(&envelope) {
+            return Err(Refused::Auth(Box::new(envelope), rejection));
+        }
         let latest = self.clock.now().checked_sub(self.tolerance);
         let late = envelope
             .deadline
@@ -65,5 +72,21 @@ impl Admission {
             return Err(Refused::Late(Box::new(envelope)));
         }
         Ok(Admitted(envelope))
+    }
+
+    /// A signed request must end so soon that it is remembered until then: a frame that somebody
+    /// recorded then never runs twice.
+    fn is_fresh(&self, request: &AgentRpcEnvelope) -> Result<(), AuthRejection> {
+        if request.kind != Kind::Request || !self.trust.demands_freshness() {
+            return Ok(());
+        }
+        let Some(deadline) = request.deadline else {
+            return Err(AuthRejection::new(AuthReason::MissingDeadline, "it has no deadline"));
+        };
+        if deadline.remaining(self.clock.now()) > FARTHEST {
+            let detail = "its deadline is more than 11 minutes away";
+            return Err(AuthRejection::new(AuthReason::MissingDeadline, detail));
+        }
+        Ok(())
     }
 }

@@ -20,6 +20,7 @@ use super::respond::RefusalRate;
 use super::runtime_capabilities::{Description, PREFIX};
 use super::{Agent, Shared};
 use crate::client::{Client, StartError};
+use crate::handled::{Handled, MemoryHandled};
 use crate::surroundings::Surroundings;
 use crate::transport::{Inbox, RpcTransport, Subscription, TransportErrorKind};
 use crate::trust::{Trust, TrustBroker};
@@ -47,6 +48,7 @@ pub struct AgentBuilder {
     unknown: Option<Handle>,
     events: BTreeMap<(AgentAddress, String), Handle>,
     trust: Arc<dyn Trust>,
+    handled: Arc<dyn Handled>,
     limits: Limits,
     concurrency: usize,
     in_flight: usize,
@@ -67,6 +69,7 @@ impl AgentBuilder {
             unknown: None,
             events: BTreeMap::new(),
             trust: Arc::new(TrustBroker),
+            handled: Arc::new(MemoryHandled::default()),
             limits: Limits::default(),
             concurrency: 4,
             in_flight: 64,
@@ -150,6 +153,13 @@ impl AgentBuilder {
     /// How requests are believed and answers proven; [`TrustBroker`] unless set.
     pub fn trust(mut self, trust: impl Trust) -> Self {
         self.trust = Arc::new(trust);
+        self
+    }
+
+    /// Where it is remembered what was handled; a [`MemoryHandled`] of 64 MiB unless set. How far
+    /// "once" reaches is this store's: one process, one machine, a fleet.
+    pub fn handled(mut self, store: impl Handled) -> Self {
+        self.handled = Arc::new(store);
         self
     }
 
@@ -275,6 +285,7 @@ impl AgentBuilder {
             tolerance: self.tolerance,
             longest: Duration::from_secs(600),
             trust: self.trust,
+            handled: self.handled,
             surroundings: self.surroundings,
             served: self.served,
             unknown: self.unknown,

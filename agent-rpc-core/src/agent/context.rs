@@ -1,5 +1,6 @@
 //! What a handler knows of the request that it handles.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +31,7 @@ struct Parts {
     headers: Headers,
     client: Option<Client>,
     early: Mutex<Option<oneshot::Sender<Payload>>>,
+    transaction: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Context {
@@ -38,6 +40,7 @@ impl Context {
         request: &AgentRpcEnvelope,
         ends: Instant,
         client: Option<Client>,
+        transaction: Option<Arc<dyn Any + Send + Sync>>,
     ) -> (Self, oneshot::Receiver<Payload>) {
         let (sender, receiver) = oneshot::channel();
         let parts = Parts {
@@ -49,6 +52,7 @@ impl Context {
             headers: request.headers.clone(),
             client,
             early: Mutex::new(Some(sender)),
+            transaction,
         };
         (Self { parts: Arc::new(parts) }, receiver)
     }
@@ -94,6 +98,13 @@ impl Context {
     #[must_use]
     pub fn client(&self) -> Option<&Client> {
         self.parts.client.as_ref()
+    }
+
+    /// The transaction in which this handler's effect and its answer are committed as one, where
+    /// the agent's store of what was handled has such transactions, and they are of this type.
+    #[must_use]
+    pub fn transaction<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.parts.transaction.clone()?.downcast().ok()
     }
 
     /// Answers now and works on: what the handler returns later is not sent. The first answer

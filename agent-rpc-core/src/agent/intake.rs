@@ -1,5 +1,6 @@
 //! Takes deliveries from an inbox, and sees each of them through.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,11 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use super::admission::{Admission, Admitted, Refused};
 use super::context::Context;
-use super::respond::Responded;
+use super::once::Turn;
+use super::respond::{Respond, Responded, WayBack};
 use super::{Shared, dead_letters, handler, runtime_capabilities};
 use crate::client::Scope;
+use crate::handled::Claim;
 use crate::transport::{Arrival, Delivery, Inbox, RpcTransport, TransportErrorKind};
 use crate::wire::{AgentRpcEnvelope, Fault, Kind, Payload, Topic, codes};
 
@@ -92,17 +95,31 @@ impl Intake {
         let way_back = way_back.as_ref();
         let capability = request.capability.as_str();
         if let Some(answer) = runtime_capabilities::answer(shared, capability) {
-            let responded = shared.respond(&request, way_back, answer, ends).await;
+            let responded = shared.respond(Respond::to(&request, way_back), answer, ends).await;
             return conclude(responded, delivery).await;
         }
         let served = shared.served.get(capability).map(|served| &served.handle);
         let Some(handle) = served.or(shared.unknown.as_ref()) else {
             let answer = Err(runtime_capabilities::no_capability(capability));
-            let responded = shared.respond(&request, way_back, answer, ends).await;
+            let responded = shared.respond(Respond::to(&request, way_back), answer, ends).await;
             return conclude(responded, delivery).await;
         };
 
-        let (context, mut early) = self.context(&request, ends);
+        let claim = match shared.turn(&request, ends).await {
+            Turn::Run(claim) => claim,
+            Turn::Answer { answer, replayed } => {
+                let mut respond = Respond::to(&request, way_back);
+                respond.replayed = replayed;
+                return conclude(shared.respond(respond, answer, ends).await, delivery).await;
+            }
+            Turn::Replayed => {
+                let raw = dead_letters::without_token(shared, &delivery, &request);
+                return self.bury(delivery, "auth-rejected", "replayed", &raw).await;
+            }
+            Turn::Release => return,
+        };
+
+        let (context, mut early) = self.context(&request, ends, claim.transaction());
         let payload = request.payload.clone().unwrap_or(Payload::null());
         let run = self.in_a_place(ends, handler::run(handle, context, payload, ends));
         let mut run = std::pin::pin!(run);
@@ -110,15 +127,33 @@ impl Intake {
         let responded = tokio::select! {
             biased;
             Ok(answer) = &mut early => {
-                let respond = shared.respond(&request, way_back, Ok(answer), ends);
-                tokio::join!(respond, &mut run).0
+                let answered = self.answer(&request, way_back, claim, Ok(answer), ends);
+                tokio::join!(answered, &mut run).0
             }
-            answer = &mut run => match early.try_recv() {
-                Ok(answer) => shared.respond(&request, way_back, Ok(answer), ends).await,
-                Err(_) => shared.respond(&request, way_back, answer, ends).await,
+            answer = &mut run => {
+                let answer = early.try_recv().map_or(answer, Ok);
+                self.answer(&request, way_back, claim, answer, ends).await
             }
         };
         conclude(responded, delivery).await;
+    }
+
+    /// Stores an answer, then publishes it. What could not be stored is not answered: the request
+    /// goes back.
+    async fn answer(
+        &self,
+        request: &AgentRpcEnvelope,
+        way_back: Option<&WayBack>,
+        claim: Box<dyn Claim>,
+        answer: Result<Payload, Fault>,
+        ends: Instant,
+    ) -> Responded {
+        if let Err(error) = claim.complete(&answer).await {
+            warn!(%error, "an answer was not stored");
+            sleep(Duration::from_secs(1)).await;
+            return Responded::Failed;
+        }
+        self.shared.respond(Respond::to(request, way_back), answer, ends).await
     }
 
     /// Runs a handler in one of the agent's places, which is free again when it has returned: its
@@ -141,13 +176,14 @@ impl Intake {
         &self,
         request: &AgentRpcEnvelope,
         ends: Instant,
+        transaction: Option<Arc<dyn Any + Send + Sync>>,
     ) -> (Context, tokio::sync::oneshot::Receiver<Payload>) {
         let shared = &self.shared;
         let client = shared
             .client
             .as_ref()
             .map(|client| client.within(Arc::new(Scope::of(request, &shared.id, ends))));
-        Context::of(request, ends, client)
+        Context::of(request, ends, client, transaction)
     }
 
     /// An event has no answer. One that came to the requests inbox, where `fire-and-forget` puts
@@ -161,16 +197,33 @@ impl Intake {
             let served = shared.served.get(capability).map(|served| &served.handle);
             served.or(shared.unknown.as_ref()).filter(|_| is_request)
         });
-        if let Some(handle) = handle {
-            let ends = shared.ends(event);
-            let (context, _early) = self.context(event, ends);
-            let payload = event.payload.clone().unwrap_or(Payload::null());
-            let run = handler::run(handle, context, payload, ends);
-            if let Err(fault) = self.in_a_place(ends, run).await {
-                warn!(code = fault.code, "an event's handler failed");
-            }
-        } else {
+        let Some(handle) = handle else {
             debug!("nobody handles this event");
+            return accept(delivery).await;
+        };
+        let ends = shared.ends(event);
+        // On an events topic every listener has its own copy, and what comes again is a new event;
+        // in the requests inbox it is one worker's to handle once.
+        let claim = match is_request {
+            false => None,
+            true => match shared.turn(event, ends).await {
+                Turn::Run(claim) => Some(claim),
+                Turn::Answer { .. } | Turn::Replayed => return accept(delivery).await,
+                Turn::Release => return,
+            },
+        };
+        let transaction = claim.as_ref().and_then(|claim| claim.transaction());
+        let (context, _early) = self.context(event, ends, transaction);
+        let payload = event.payload.clone().unwrap_or(Payload::null());
+        let answer = self.in_a_place(ends, handler::run(handle, context, payload, ends)).await;
+        if let Err(fault) = &answer {
+            warn!(code = fault.code, "an event's handler failed");
+        }
+        if let Some(claim) = claim
+            && let Err(error) = claim.complete(&answer).await
+        {
+            warn!(%error, "an answer was not stored");
+            return sleep(Duration::from_secs(1)).await;
         }
         accept(delivery).await;
     }
@@ -215,7 +268,8 @@ impl Intake {
             return;
         }
         let way_back = self.shared.way_back(claims, &self.transport, delivery.reply());
-        self.shared.respond(claims, way_back.as_ref(), Err(fault), Instant::now()).await;
+        let respond = Respond::to(claims, way_back.as_ref());
+        self.shared.respond(respond, Err(fault), Instant::now()).await;
     }
 
     /// Puts a message into the dead letters, then takes it off the broker. Where that fails it is

@@ -10,6 +10,7 @@ mod context;
 mod dead_letters;
 mod handler;
 mod intake;
+mod once;
 mod respond;
 mod runtime_capabilities;
 
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{CallError, Client};
+use crate::handled::Handled;
 use crate::surroundings::Surroundings;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::trust::Trust;
@@ -57,6 +59,7 @@ struct Shared {
     longest: Duration,
     trust: Arc<dyn Trust>,
     surroundings: Surroundings,
+    handled: Arc<dyn Handled>,
     served: BTreeMap<String, Served>,
     unknown: Option<Handle>,
     /// By the agent whose topic it is on, and the capability.

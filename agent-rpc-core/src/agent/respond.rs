@@ -12,6 +12,7 @@ use super::Shared;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::wire::{
     AgentRpcEnvelope, Auth, Excess, Fault, Headers, Kind, Payload, Topic, answer_payload, codes,
+    reserved,
 };
 
 /// What became of an answer.
@@ -27,6 +28,20 @@ pub(super) enum Responded {
 pub(super) struct WayBack {
     pub(super) transport: Arc<dyn RpcTransport>,
     pub(super) topic: Topic,
+}
+
+/// What is answered, and where to.
+pub(super) struct Respond<'a> {
+    request: &'a AgentRpcEnvelope,
+    way_back: Option<&'a WayBack>,
+    /// Whether the answer was stored before this request came.
+    pub(super) replayed: bool,
+}
+
+impl<'a> Respond<'a> {
+    pub(super) fn to(request: &'a AgentRpcEnvelope, way_back: Option<&'a WayBack>) -> Self {
+        Self { request, way_back, replayed: false }
+    }
 }
 
 impl Shared {
@@ -63,13 +78,12 @@ impl Shared {
     /// or the agent stops.
     pub(super) async fn respond(
         &self,
-        request: &AgentRpcEnvelope,
-        way_back: Option<&WayBack>,
+        respond: Respond<'_>,
         answer: Result<Payload, Fault>,
         ends: Instant,
     ) -> Responded {
-        let Some(WayBack { transport, topic }) = way_back else { return Responded::Done };
-        let frame = match self.answer_frame(request, &**transport, answer, ends).await {
+        let Some(WayBack { transport, topic }) = respond.way_back else { return Responded::Done };
+        let frame = match self.answer_frame(&respond, &**transport, answer, ends).await {
             Ok(frame) => frame,
             Err(excess) => {
                 warn!(%excess, "an answer cannot be made");
@@ -105,21 +119,21 @@ impl Shared {
 
     async fn answer_frame(
         &self,
-        request: &AgentRpcEnvelope,
+        respond: &Respond<'_>,
         transport: &dyn RpcTransport,
         answer: Result<Payload, Fault>,
         ends: Instant,
     ) -> Result<Frame, Excess> {
-        let frame = match self.encode_answer(request, &answer, ends).await {
+        let frame = match self.encode_answer(respond, &answer, ends).await {
             Ok(frame) => frame,
             Err(excess) => {
-                return self.encode_answer(request, &Err(too_large(&excess)), ends).await;
+                return self.encode_answer(respond, &Err(too_large(&excess)), ends).await;
             }
         };
         match transport.guarantees().max_frame {
             Some(limit) if frame.bytes.len() > limit => {
                 let excess = Excess::Bytes { size: frame.bytes.len(), limit };
-                self.encode_answer(request, &Err(too_large(&excess)), ends).await
+                self.encode_answer(respond, &Err(too_large(&excess)), ends).await
             }
             _ => Ok(frame),
         }
@@ -127,10 +141,15 @@ impl Shared {
 
     async fn encode_answer(
         &self,
-        request: &AgentRpcEnvelope,
+        respond: &Respond<'_>,
         answer: &Result<Payload, Fault>,
         ends: Instant,
     ) -> Result<Frame, Excess> {
+        let request = respond.request;
+        let mut headers = Headers::new();
+        if respond.replayed {
+            headers.insert(reserved::REPLAYED, "true").expect("a reserved name");
+        }
         let payload = answer_payload(answer).unwrap_or_else(|error| {
             let fault = Fault::new(codes::HANDLER_ERROR, format!("the answer: {error}"));
             answer_payload(&Err(fault)).expect("strings are a payload")
@@ -146,7 +165,7 @@ impl Shared {
             reply_to: None,
             deadline: None,
             tenant_id: request.tenant_id.clone(),
-            headers: Headers::new(),
+            headers,
             payload: Some(payload),
             auth: Some(Auth::Internal),
         };

@@ -3,6 +3,7 @@
 //! A call takes its place in the registry of pending calls before anything is sent, is published,
 //! and waits for its answer under one deadline. Dropping it gives the place up and tells nobody.
 
+mod call;
 mod call_error;
 mod peers;
 mod pending;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -68,12 +70,32 @@ struct Shared {
     default_timeout: Duration,
     peers: PeerTable,
     /// Where answers over each transport arrive.
-    reply_addresses: Vec<(Arc<dyn RpcTransport>, Option<BrokerAddress>)>,
+    reply_inboxes: Vec<ReplyInbox>,
     trust: Arc<dyn Trust>,
     surroundings: Surroundings,
-    pending: Arc<Pending<Expected, Payload>>,
+    pending: Arc<Pending<Expected, Signal>>,
     tasks: TaskTracker,
     stop: CancellationToken,
+}
+
+/// What a call has to know of a reply inbox.
+struct ReplyInbox {
+    transport: Arc<dyn RpcTransport>,
+    address: Option<BrokerAddress>,
+    /// Counts the gaps: each may have swallowed the answer.
+    gaps: watch::Receiver<u64>,
+}
+
+/// What ends a call's waiting.
+#[derive(Debug)]
+enum Signal {
+    Answer {
+        payload: Payload,
+        /// Whether the agent had it stored.
+        replayed: bool,
+    },
+    /// The request reached nobody.
+    Bounced,
 }
 
 /// Whose answer a call waits for.
@@ -143,9 +165,8 @@ impl Client {
 }
 
 impl Shared {
-    fn reply_address(&self, transport: &Arc<dyn RpcTransport>) -> Option<BrokerAddress> {
-        let inbox = self.reply_addresses.iter().find(|(known, _)| Arc::ptr_eq(known, transport));
-        inbox.and_then(|(_, address)| address.clone())
+    fn reply_inbox(&self, transport: &Arc<dyn RpcTransport>) -> Option<&ReplyInbox> {
+        self.reply_inboxes.iter().find(|inbox| Arc::ptr_eq(&inbox.transport, transport))
     }
 
     fn topic_of(&self, to: &AgentAddress, explicit: Option<&Topic>) -> Option<Topic> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::transport::{LinkState, RpcTransport};
+use crate::transport::RpcTransport;
 use crate::wire::{AgentAddress, Topic, TransportKind};
 
 /// One way to an agent: a transport, and its topic there.
@@ -48,12 +48,6 @@ impl Route {
     pub(super) fn transport(&self) -> Option<&Arc<dyn RpcTransport>> {
         self.transport.as_ref()
     }
-
-    fn is_up(&self) -> bool {
-        self.transport
-            .as_ref()
-            .is_some_and(|transport| transport.link().borrow().state == LinkState::Up)
-    }
 }
 
 /// The agents that a client can call: each with its routes, the preferred one first.
@@ -86,13 +80,5 @@ impl PeerTable {
         let without_version =
             || self.peers.get(&AgentAddress::of(&to.version().and(to.id().ok())?));
         self.peers.get(to).or_else(without_version).map(Vec::as_slice)
-    }
-
-    /// The first route whose broker is reachable; where none is, the first that is plugged in.
-    pub(super) fn best(routes: &[Route]) -> Option<&Route> {
-        routes
-            .iter()
-            .find(|route| route.is_up())
-            .or_else(|| routes.iter().find(|route| route.transport.is_some()))
     }
 }

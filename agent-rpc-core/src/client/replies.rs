@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::pending::{Pending, Settled};
-use super::{Expected, Shared};
+use super::{Expected, Shared, Signal};
 use crate::transport::{Arrival, Delivery, Inbox};
 use crate::trust::Trust;
-use crate::wire::{AgentAddress, AgentRpcEnvelope, Kind, Limits, Payload, Received, TenantId};
+use crate::wire::{
+    AgentAddress, AgentRpcEnvelope, CorrelationId, Kind, Limits, MessageId, Payload, Received,
+    TenantId, reserved,
+};
 
 /// What the loop needs of a client.
 pub(super) struct Replies {
@@ -18,14 +22,16 @@ pub(super) struct Replies {
     tenant_id: Option<TenantId>,
     limits: Limits,
     trust: Arc<dyn Trust>,
-    pending: Arc<Pending<Expected, Payload>>,
+    pending: Arc<Pending<Expected, Signal>>,
     stop: CancellationToken,
+    /// Tells the calls of gaps.
+    gaps: watch::Sender<u64>,
     /// How many reply inboxes are left.
     live: Arc<AtomicUsize>,
 }
 
 impl Replies {
-    pub(super) fn of(shared: &Shared, live: Arc<AtomicUsize>) -> Self {
+    pub(super) fn of(shared: &Shared, gaps: watch::Sender<u64>, live: Arc<AtomicUsize>) -> Self {
         Self {
             address: shared.address.clone(),
             tenant_id: shared.tenant_id.clone(),
@@ -33,6 +39,7 @@ impl Replies {
             trust: Arc::clone(&shared.trust),
             pending: Arc::clone(&shared.pending),
             stop: shared.stop.clone(),
+            gaps,
             live,
         }
     }
@@ -46,8 +53,11 @@ impl Replies {
             };
             match arrival {
                 Some(Ok(Arrival::Delivery(delivery))) => self.open(delivery).await,
-                Some(Ok(Arrival::Bounced(message_id))) => debug!(%message_id, "bounced"),
-                Some(Ok(Arrival::Gap)) => warn!("answers may have been lost"),
+                Some(Ok(Arrival::Bounced(message_id))) => self.bounced(&message_id),
+                Some(Ok(Arrival::Gap)) => {
+                    warn!("answers may have been lost: what is pending is sent once more");
+                    self.gaps.send_modify(|gaps| *gaps += 1);
+                }
                 Some(Err(error)) => {
                     warn!(%error, "a reply inbox failed for good");
                     break;
@@ -77,6 +87,14 @@ impl Replies {
         }
     }
 
+    /// A call has the id of the message that began it.
+    fn bounced(&self, message_id: &MessageId) {
+        debug!(%message_id, "a request reached nobody");
+        if let Ok(id) = CorrelationId::new(message_id.as_str()) {
+            self.pending.settle(&id, |_| true, Signal::Bounced);
+        }
+    }
+
     fn settle(&self, mut answer: AgentRpcEnvelope) {
         if answer.kind != Kind::Response || !answer.to.is_for(&self.address) {
             debug!(message_id = %answer.message_id, "not an answer to us");
@@ -90,7 +108,9 @@ impl Replies {
         let is_it = |expected: &Expected| {
             answer.capability == expected.capability && answer.from.is_for(&expected.from)
         };
-        match self.pending.settle(&answer.correlation_id, is_it, payload) {
+        let replayed = answer.headers.get(reserved::REPLAYED) == Some("true");
+        let signal = Signal::Answer { payload, replayed };
+        match self.pending.settle(&answer.correlation_id, is_it, signal) {
             Settled::Yes => {}
             Settled::Unknown => {
                 debug!(correlation_id = %answer.correlation_id, "nobody waits for this answer");

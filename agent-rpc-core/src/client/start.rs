@@ -3,19 +3,22 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::peers::{PeerTable, Route};
 use super::pending::Pending;
-use super::{Client, Shared, replies};
+use super::replies::Replies;
+use super::{Client, ReplyInbox, Shared};
 use crate::surroundings::Surroundings;
 use crate::transport::{Inbox, RpcTransport, Subscription, TransportError};
 use crate::trust::{Trust, TrustBroker};
 use crate::wire::TransportKind;
-use crate::wire::{AgentAddress, AgentId, BrokerAddress, Limits, TenantId, TenantName, Topic};
+use crate::wire::{AgentAddress, AgentId, Limits, TenantId, TenantName, Topic};
 
 /// A client or an agent that could not begin.
 #[derive(Debug)]
@@ -148,8 +151,13 @@ impl ClientBuilder {
     }
 
     fn assemble(self, inboxes: Vec<(Arc<dyn RpcTransport>, Inbox)>) -> Client {
-        let address_of =
-            |inbox: &Inbox| -> Option<BrokerAddress> { inbox.reply_address().cloned() };
+        let (mut reply_inboxes, mut loops) = (Vec::new(), Vec::new());
+        for (transport, inbox) in inboxes {
+            let (told, gaps) = watch::channel(0);
+            let address = inbox.reply_address().cloned();
+            reply_inboxes.push(ReplyInbox { transport, address, gaps });
+            loops.push((inbox, told));
+        }
         let shared = Arc::new(Shared {
             address: AgentAddress::of(&self.agent),
             tenant_id: self.tenant.as_ref().map(TenantId::from),
@@ -158,20 +166,17 @@ impl ClientBuilder {
             limits: self.limits,
             default_timeout: self.timeout,
             peers: self.peers,
-            reply_addresses: inboxes
-                .iter()
-                .map(|(transport, inbox)| (Arc::clone(transport), address_of(inbox)))
-                .collect(),
+            reply_inboxes,
             trust: self.trust,
             surroundings: self.surroundings,
             pending: Pending::new(self.max_pending),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        let live = Arc::new(std::sync::atomic::AtomicUsize::new(inboxes.len()));
-        for (_, inbox) in inboxes {
+        let live = Arc::new(AtomicUsize::new(loops.len()));
+        for (inbox, gaps) in loops {
             // The loop keeps no clone of the client: the last one that is dropped ends it.
-            let replies = replies::Replies::of(&shared, Arc::clone(&live));
+            let replies = Replies::of(&shared, gaps, Arc::clone(&live));
             shared.tasks.spawn(replies.run(inbox));
         }
         Client { shared, scope: None }

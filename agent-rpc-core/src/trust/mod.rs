@@ -23,6 +23,10 @@ pub trait Trust: fmt::Debug + Send + Sync + 'static {
     /// If the envelope passes a limit.
     async fn seal(&self, envelope: &AgentRpcEnvelope, limits: &Limits) -> Result<Bytes, Excess>;
 
+    /// Whether a request must be fresh: carry a deadline that is near enough to be remembered until
+    /// it has passed. True where a frame that somebody recorded would verify again.
+    fn demands_freshness(&self) -> bool;
+
     /// Decides whether `from` is who it says. Everything fails closed.
     ///
     /// # Errors

@@ -27,6 +27,10 @@ impl Trust for SharedKeys {
         envelope.encode_signed(&self.keyring, limits)
     }
 
+    fn demands_freshness(&self) -> bool {
+        true
+    }
+
     async fn verify(&self, received: &Received, _: &Vouched) -> Result<(), AuthRejection> {
         received.verify(&self.keyring)
     }

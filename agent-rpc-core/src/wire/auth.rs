@@ -97,6 +97,11 @@ pub enum AuthReason {
     MissingAuth,
     /// It is of another kind than this agent demands.
     WrongKind,
+    /// It has no deadline, or one so far away that nobody could remember it so long: it might be
+    /// replayed for ever.
+    MissingDeadline,
+    /// It may have been handled, and whoever knew has forgotten.
+    Replayed,
     /// No active key made this signature: another key, or other bytes.
     BadSignature,
 }
@@ -108,6 +113,8 @@ impl AuthReason {
         match self {
             Self::MissingAuth => "missing-auth",
             Self::WrongKind => "wrong-kind",
+            Self::MissingDeadline => "missing-deadline",
+            Self::Replayed => "replayed",
             Self::BadSignature => "bad-signature",
         }
     }
@@ -124,7 +131,9 @@ pub struct AuthRejection {
 }
 
 impl AuthRejection {
-    pub(super) const fn new(reason: AuthReason, detail: &'static str) -> Self {
+    /// A rejection for this reason.
+    #[must_use]
+    pub const fn new(reason: AuthReason, detail: &'static str) -> Self {
         Self { reason, detail }
     }
 }

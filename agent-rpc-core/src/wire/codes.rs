@@ -26,5 +26,7 @@ pub const AUTH_REJECTED: &str = "AUTH_REJECTED";
 pub const PERMISSION_DENIED: &str = "EAGENTRPC_PERMISSION_DENIED";
 /// The broker did not take the request.
 pub const PUBLISH_FAILED: &str = "EAGENTRPC_PUBLISH_FAILED";
+/// The idempotency key was used before, for another capability or payload.
+pub const KEY_CONFLICT: &str = "EAGENTRPC_KEY_CONFLICT";
 /// The handler failed.
 pub const HANDLER_ERROR: &str = "HANDLER_ERROR";

@@ -28,6 +28,9 @@ pub mod reserved {
     pub const SEQUENCE: &str = "x-agent-rpc-seq";
     /// On an answer of a stream: `true` on the last one.
     pub const FINAL: &str = "x-agent-rpc-final";
+    /// On an answer: `true` = it was stored, and the handler was not run again. Ours; a peer that
+    /// does not know it loses nothing.
+    pub const REPLAYED: &str = "x-agent-rpc-replayed";
     /// `vMAJOR.MINOR.PATCH-suffix` of the caller's fleet, set by others.
     pub const FLEET_VERSION: &str = "x-fleet-version";
 }

@@ -91,6 +91,11 @@ impl Payload {
         Self { json: ByteString::from(json), levels: self.levels + 1 }
     }
 
+    /// The same value in memory of its own, for one who keeps it longer than its message.
+    pub(crate) fn detached(&self) -> Self {
+        Self { json: ByteString::from(self.json.to_string()), levels: self.levels }
+    }
+
     /// A value that stands in this one, sharing its memory. Its levels are an upper bound.
     pub(super) fn part(&self, part: &RawValue) -> Self {
         let levels = self.levels.saturating_sub(1);

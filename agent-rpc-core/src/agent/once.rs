@@ -1,0 +1,73 @@
+//! Admission's sixth step: was it handled before?
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tracing::{debug, warn};
+
+use super::Shared;
+use crate::handled::{Answer, Begun, Claim, Effect};
+use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes};
+
+/// An answer is remembered at least this long.
+const SHORTEST: Duration = Duration::from_secs(15 * 60);
+
+/// What becomes of a request.
+pub(super) enum Turn {
+    /// It runs, and its answer is stored with this.
+    Run(Box<dyn Claim>),
+    /// It does not run: this is its answer, and whether that was stored.
+    Answer { answer: Answer, replayed: bool },
+    /// It may have run, and nobody knows: it is refused.
+    Replayed,
+    /// Nobody can tell now: it goes back.
+    Release,
+}
+
+impl Shared {
+    /// Asks the store, and waits for one that runs.
+    pub(super) async fn turn(&self, request: &AgentRpcEnvelope, ends: Instant) -> Turn {
+        let now = self.surroundings.clock.now();
+        let left = request.deadline.map_or(self.longest, |deadline| deadline.remaining(now));
+        let keep_until = now + (left + self.tolerance + Duration::from_secs(60)).max(SHORTEST);
+        let effect = Effect::of(request, now, keep_until);
+        loop {
+            let fault = |code, message: &str| Turn::Answer {
+                answer: Err(Fault::new(code, message)),
+                replayed: false,
+            };
+            match self.handled.begin(&effect).await {
+                Ok(Begun::First(claim)) => return Turn::Run(claim),
+                Ok(Begun::Done(answer)) => {
+                    debug!("it was handled before");
+                    return Turn::Answer { answer, replayed: true };
+                }
+                Ok(Begun::Running(joined)) => match timeout_at(ends, joined).await {
+                    Ok(Some(answer)) => return Turn::Answer { answer, replayed: true },
+                    // Whoever ran it gave up: ask again.
+                    Ok(None) => {}
+                    Err(_) => {
+                        return fault(codes::TIMEOUT, "the deadline passed while the handler ran");
+                    }
+                },
+                Ok(Begun::Conflict) => {
+                    let message = "this key was used for another capability or payload";
+                    return fault(codes::KEY_CONFLICT, message);
+                }
+                Ok(Begun::Full) => {
+                    return fault(codes::BUSY, "there is no room to remember one more request");
+                }
+                Ok(Begun::Forgotten) => {
+                    let (from, reason) = (&request.from, AuthReason::Replayed.code());
+                    warn!(target: "agent_rpc::audit", %from, reason, "auth-rejected");
+                    return Turn::Replayed;
+                }
+                Err(error) => {
+                    warn!(%error, "it cannot be told whether a request was handled before");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    return Turn::Release;
+                }
+            }
+        }
+    }
+}

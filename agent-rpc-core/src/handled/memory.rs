@@ -1,0 +1,300 @@
+//! The memory of one process.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::{Answer, Begun, Claim, Effect, Handled, StoreError};
+use crate::wire::Payload;
+
+/// Remembers what this process has handled, within a bound on its bytes. It forgets when the
+/// process ends, and knows nothing of other workers of the same agent.
+#[derive(Clone)]
+pub struct MemoryHandled {
+    table: Arc<Mutex<Table>>,
+    max_bytes: usize,
+}
+
+type Key = (Option<String>, String, String);
+
+#[derive(Default)]
+struct Table {
+    entries: BTreeMap<Key, Entry>,
+    /// The same keys, the one that may be forgotten first in front.
+    expiries: BTreeSet<(SystemTime, Key)>,
+    bytes: usize,
+}
+
+struct Entry {
+    fingerprint: [u8; 32],
+    keep_until: SystemTime,
+    bytes: usize,
+    state: State,
+}
+
+enum State {
+    /// Whoever holds the claim runs it; dropping the sender tells those who joined.
+    Running(watch::Receiver<Option<Answer>>),
+    Done(Answer),
+}
+
+/// What an entry takes beside its texts: two keys, the state, the nodes of two trees.
+const OVERHEAD: usize = 512;
+
+impl MemoryHandled {
+    /// A memory of at most so many bytes, keys and answers; 64 MiB is what an agent has unless it
+    /// is given another. When it is full of what must not be forgotten, the agent says busy.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Self {
+        Self { table: Arc::default(), max_bytes }
+    }
+
+    /// How many effects are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table().entries.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryHandled {
+    fn default() -> Self {
+        Self::new(64 * 1024 * 1024)
+    }
+}
+
+#[async_trait]
+impl Handled for MemoryHandled {
+    async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError> {
+        let key = (effect.tenant.clone(), effect.from.clone(), effect.key.clone());
+        let mut table = self.table();
+        table.forget_until(effect.now);
+        if let Some(entry) = table.entries.get(&key) {
+            return Ok(match &entry.state {
+                _ if entry.fingerprint != effect.fingerprint => Begun::Conflict,
+                State::Done(answer) => Begun::Done(answer.clone()),
+                State::Running(answer) => Begun::Running(Box::pin(joined(answer.clone()))),
+            });
+        }
+        let (tenant, from, name) = &key;
+        let texts = tenant.as_ref().map_or(0, String::len) + from.len() + name.len();
+        let bytes = OVERHEAD + 2 * texts;
+        if table.bytes + bytes > self.max_bytes {
+            return Ok(Begun::Full);
+        }
+        let (sender, receiver) = watch::channel(None);
+        let entry = Entry {
+            fingerprint: effect.fingerprint,
+            keep_until: effect.keep_until,
+            bytes,
+            state: State::Running(receiver),
+        };
+        table.bytes += bytes;
+        table.expiries.insert((effect.keep_until, key.clone()));
+        table.entries.insert(key.clone(), entry);
+        drop(table);
+        Ok(Begun::First(Box::new(MemoryClaim { store: self.clone(), key: Some(key), sender })))
+    }
+}
+
+async fn joined(mut answer: watch::Receiver<Option<Answer>>) -> Option<Answer> {
+    let answer = answer.wait_for(Option::is_some).await.ok()?;
+    answer.clone()
+}
+
+impl Table {
+    /// Forgets what need not be remembered any more. What still runs stays.
+    fn forget_until(&mut self, now: SystemTime) {
+        while let Some((until, key)) = self.expiries.first() {
+            if *until > now {
+                return;
+            }
+            let key = key.clone();
+            match self.entries.get(&key).map(|entry| &entry.state) {
+                // It is looked at again a while later, and each time at most once a pass.
+                Some(State::Running(_)) => {
+                    let later = now + std::time::Duration::from_secs(1);
+                    self.expiries.pop_first();
+                    self.expiries.insert((later, key.clone()));
+                    if let Some(entry) = self.entries.get_mut(&key) {
+                        entry.keep_until = later;
+                    }
+                }
+                _ => self.remove(&key),
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= entry.bytes;
+            self.expiries.remove(&(entry.keep_until, key.clone()));
+        }
+    }
+}
+
+struct MemoryClaim {
+    store: MemoryHandled,
+    /// Taken when the claim is completed.
+    key: Option<Key>,
+    sender: watch::Sender<Option<Answer>>,
+}
+
+#[async_trait]
+impl Claim for MemoryClaim {
+    fn transaction(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
+    async fn complete(mut self: Box<Self>, answer: &Answer) -> Result<(), StoreError> {
+        if let Some(key) = self.key.take() {
+            let mut table = self.store.table();
+            let table = &mut *table;
+            if let Some(entry) = table.entries.get_mut(&key) {
+                // The bound may be passed by this one answer: what has run must be remembered.
+                let size = size_of(answer);
+                entry.bytes += size;
+                table.bytes += size;
+                entry.state = State::Done(detached(answer));
+            }
+        }
+        self.sender.send(Some(answer.clone())).ok();
+        Ok(())
+    }
+}
+
+impl Drop for MemoryClaim {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.store.table().remove(&key);
+        }
+    }
+}
+
+/// The answer in memory of its own: an echoed payload would keep its whole request.
+fn detached(answer: &Answer) -> Answer {
+    match answer {
+        Ok(payload) => Ok(payload.detached()),
+        Err(fault) => {
+            let mut fault = fault.clone();
+            fault.details = fault.details.as_ref().map(Payload::detached);
+            Err(fault)
+        }
+    }
+}
+
+fn size_of(answer: &Answer) -> usize {
+    match answer {
+        Ok(payload) => payload.json().len(),
+        Err(fault) => {
+            let details = fault.details.as_ref().map_or(0, |details| details.json().len());
+            fault.code.len() + fault.message.len() + details
+        }
+    }
+}
+
+impl fmt::Debug for MemoryHandled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        f.debug_struct("MemoryHandled")
+            .field("effects", &table.entries.len())
+            .field("bytes", &table.bytes)
+            .field("max_bytes", &self.max_bytes)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    fn effect(key: &str, print: u8, now: u64) -> Effect {
+        let at = |secs| UNIX_EPOCH + Duration::from_secs(secs);
+        Effect {
+            tenant: None,
+            from: "agent://a".to_owned(),
+            key: key.to_owned(),
+            fingerprint: [print; 32],
+            now: at(now),
+            keep_until: at(now + 900),
+        }
+    }
+
+    async fn begin(store: &MemoryHandled, key: &str, print: u8, now: u64) -> Begun {
+        store.begin(&effect(key, print, now)).await.unwrap()
+    }
+
+    async fn claim(store: &MemoryHandled, key: &str, now: u64) -> Box<dyn Claim> {
+        match begin(store, key, 1, now).await {
+            Begun::First(claim) => claim,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(n: u8) -> Answer {
+        Ok(Payload::from_serialize(&n).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_was_handled_is_answered_again_until_it_may_be_forgotten() {
+        let store = MemoryHandled::default();
+        claim(&store, "k", 0).await.complete(&answer(7)).await.unwrap();
+        assert!(
+            matches!(begin(&store, "k", 1, 899).await, Begun::Done(stored) if stored == answer(7))
+        );
+        assert!(matches!(begin(&store, "k", 2, 899).await, Begun::Conflict));
+        assert!(matches!(begin(&store, "other", 1, 899).await, Begun::First(_)));
+        assert!(matches!(begin(&store, "k", 1, 900).await, Begun::First(_)));
+        assert_eq!(store.table().bytes, 0, "every claim was dropped");
+        assert!(store.table().expiries.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_runs_is_joined() {
+        let store = MemoryHandled::default();
+        let claim = claim(&store, "k", 0).await;
+        let (one, two) = (begin(&store, "k", 1, 0).await, begin(&store, "k", 1, 5000).await);
+        let (Begun::Running(one), Begun::Running(two)) = (one, two) else { panic!("not joined") };
+        claim.complete(&answer(3)).await.unwrap();
+        assert_eq!((one.await, two.await), (Some(answer(3)), Some(answer(3))));
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_is_given_up_lets_another_run() {
+        let store = MemoryHandled::default();
+        let claim = claim(&store, "k", 0).await;
+        let Begun::Running(joined) = begin(&store, "k", 1, 0).await else { panic!("not joined") };
+        drop(claim);
+        assert_eq!(joined.await, None);
+        assert!(matches!(begin(&store, "k", 1, 0).await, Begun::First(_)));
+    }
+
+    #[tokio::test]
+    async fn a_full_memory_forgets_nothing_that_lives() {
+        let store = MemoryHandled::new(2 * (OVERHEAD + 2 * 10));
+        let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
+        assert!(matches!(begin(&store, "3", 1, 0).await, Begun::Full));
+        one.complete(&answer(1)).await.unwrap();
+        two.complete(&answer(2)).await.unwrap();
+        assert!(matches!(begin(&store, "3", 1, 899).await, Begun::Full));
+        assert!(matches!(begin(&store, "1", 1, 899).await, Begun::Done(_)));
+        assert!(matches!(begin(&store, "3", 1, 900).await, Begun::First(_)));
+        assert!(store.is_empty());
+    }
+}
