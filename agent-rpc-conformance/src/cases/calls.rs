@@ -14,7 +14,7 @@ use agent_rpc_core::wire::{
     TenantId, codes,
 };
 use agent_rpc_core::{Agent, client};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, poll_immediate};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -349,12 +349,13 @@ async fn draining_finishes_what_was_begun(stage: &Stage) -> Checked {
     let call = tokio::spawn(call.typed::<u32>().into_future());
     within(stage, "that the handler begins", begins).await?.ok();
 
-    let grace = stage.wait();
-    let drain = tokio::spawn(async move { agent.drain(grace).await });
-    tokio::task::yield_now().await;
+    // Polled once, it has begun; what it waits for is the handler.
+    let mut drain = std::pin::pin!(agent.drain(stage.wait()));
+    let early = poll_immediate(drain.as_mut()).await;
+    ensure!(early.is_none(), "expected that drain waits for the handler, saw {early:?}");
     go.send(()).ok();
     let finished = within(stage, "that the agent is drained", drain).await?;
-    ensure!(matches!(finished, Ok(true)), "expected that all is finished, saw {finished:?}");
+    ensure!(finished, "expected that all is finished, saw that it is not");
     match within(stage, "the answer", call).await? {
         Ok(Ok(reply)) if reply.value == 7 => Ok(()),
         seen => Err(Failure::new(format!("expected the answer 7, saw {seen:?}"))),

@@ -17,6 +17,7 @@ const FARTHEST: Duration = Duration::from_secs(660);
 /// The door of one inbox.
 #[derive(Debug)]
 pub(super) struct Admission {
+    pub(super) role: Role,
     /// Whom messages must be for: this agent or, on an events topic, the agent whose topic it is.
     pub(super) recipient: AgentAddress,
     pub(super) tenant_id: Option<TenantId>,
@@ -24,6 +25,16 @@ pub(super) struct Admission {
     pub(super) trust: Arc<dyn Trust>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tolerance: Duration,
+}
+
+/// What an inbox is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// This agent's own: requests, and events that are for one worker.
+    Requests,
+    /// Another agent's events. Whoever may publish there speaks to its listeners, and must not
+    /// reach their handlers of requests: a signature does not bind the topic.
+    Events,
 }
 
 /// An envelope that has passed: what it says may be acted on.
@@ -35,9 +46,9 @@ pub(super) struct Admitted(pub(super) AgentRpcEnvelope);
 pub(super) enum Refused {
     /// 1. It is no envelope.
     Invalid(DecodeError),
-    /// 2. It is for somebody else.
+    /// 2. It is for somebody else, or nothing that this inbox is for.
     WrongRecipient(Box<AgentRpcEnvelope>),
-    /// 3. It is another tenant's. Nothing of it is kept.
+    /// 3. It is another tenant's. Nothing of it is kept, which is why this is looked at first.
     OtherTenant(Box<AgentRpcEnvelope>),
     /// 4. Its sender is not believed.
     Auth(Box<AgentRpcEnvelope>, AuthRejection),
@@ -50,11 +61,13 @@ impl Admission {
         let received =
             Received::decode(delivery.bytes().clone(), &self.limits).map_err(Refused::Invalid)?;
         let claims = received.claims();
-        if !claims.to.is_for(&self.recipient) {
-            return Err(Refused::WrongRecipient(Box::new(received.trust())));
-        }
+        // Another tenant's bytes go into no dead letters of ours, wherever they were going.
         if claims.tenant_id != self.tenant_id {
             return Err(Refused::OtherTenant(Box::new(received.trust())));
+        }
+        let astray = self.role == Role::Events && claims.kind != Kind::Event;
+        if astray || !claims.to.is_for(&self.recipient) {
+            return Err(Refused::WrongRecipient(Box::new(received.trust())));
         }
         if let Err(rejection) = self.trust.verify(&received, delivery.vouched()).await {
             return Err(Refused::Auth(Box::new(received.trust()), rejection));

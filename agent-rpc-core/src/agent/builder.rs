@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::Admission;
+use super::admission::{Admission, Role};
 use super::context::Context;
 use super::handler::{Handle, Served, erase};
 use super::intake::Intake;
@@ -182,9 +182,10 @@ impl AgentBuilder {
         self
     }
 
-    /// How far the clocks of callers may differ from ours; 2 s unless set.
+    /// How far the clocks of callers may differ from ours; 2 s unless set, an hour at most.
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
-        self.tolerance = tolerance;
+        // Beyond that a deadline would mean nothing.
+        self.tolerance = tolerance.min(Duration::from_secs(3600));
         self
     }
 
@@ -208,6 +209,9 @@ impl AgentBuilder {
 
     /// Serves on this transport, beside those added so far.
     pub fn serve_on(mut self, transport: Arc<dyn RpcTransport>) -> Self {
+        if self.transports.iter().any(|known| Arc::ptr_eq(known, &transport)) {
+            self.mistakes.push("the same transport is served on twice".to_owned());
+        }
         self.transports.push(transport);
         self
     }
@@ -219,7 +223,7 @@ impl AgentBuilder {
     pub async fn start(self) -> Result<Agent, StartError> {
         self.check()?;
         let in_flight = self.in_flight;
-        let give_up = Instant::now() + self.wait_for_broker;
+        let give_up = Instant::now().checked_add(self.wait_for_broker);
         let requests = Topic::requests(&self.id, self.tenant.as_ref());
         let own = AgentAddress::of(&self.id);
         let owners: BTreeSet<_> = self.events.keys().map(|(of, _)| of.clone()).collect();
@@ -228,18 +232,25 @@ impl AgentBuilder {
         for transport in &self.transports {
             let worker = Subscription::Worker { window: in_flight };
             let inbox = open(transport, &requests, worker, give_up).await?;
-            inboxes.push((Arc::clone(transport), requests.clone(), own.clone(), inbox));
+            inboxes.push((
+                Arc::clone(transport),
+                requests.clone(),
+                Role::Requests,
+                own.clone(),
+                inbox,
+            ));
             for owner in owners.iter().filter(|owner| **owner != own) {
                 let id = owner.id().map_err(|error| StartError::Config(error.to_string()))?;
                 let topic = Topic::events(&id, self.tenant.as_ref());
                 let listener = Subscription::Listener { window: in_flight };
                 let inbox = open(transport, &topic, listener, give_up).await?;
-                inboxes.push((Arc::clone(transport), topic, owner.clone(), inbox));
+                inboxes.push((Arc::clone(transport), topic, Role::Events, owner.clone(), inbox));
             }
         }
         let shared = Arc::new(self.into_shared());
-        for (transport, topic, recipient, inbox) in inboxes {
+        for (transport, topic, role, recipient, inbox) in inboxes {
             let admission = Admission {
+                role,
                 recipient,
                 tenant_id: shared.tenant_id.clone(),
                 limits: shared.limits.clone(),
@@ -306,14 +317,15 @@ async fn open(
     transport: &Arc<dyn RpcTransport>,
     topic: &Topic,
     subscription: Subscription,
-    give_up: Instant,
+    give_up: Option<Instant>,
 ) -> Result<Inbox, StartError> {
     let mut pause = Duration::from_millis(50);
     loop {
         match transport.subscribe(topic, subscription).await {
             Ok(inbox) => return Ok(inbox),
             Err(error)
-                if error.kind() == TransportErrorKind::Unreachable && Instant::now() < give_up =>
+                if error.kind() == TransportErrorKind::Unreachable
+                    && give_up.is_none_or(|give_up| Instant::now() < give_up) =>
             {
                 sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));

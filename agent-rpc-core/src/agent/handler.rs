@@ -58,7 +58,11 @@ pub(super) async fn run(
     let handled = AssertUnwindSafe(async { handle(context, payload).await }).catch_unwind();
     match timeout_at(ends, handled).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => {
+        Ok(Err(panic)) => {
+            // What was panicked with may itself panic when it is dropped.
+            if let Err(again) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                std::mem::forget(again);
+            }
             // The panic hook has told the operator; the caller learns no more than that.
             error!("a handler panicked");
             Err(Fault::new(codes::HANDLER_ERROR, "the handler panicked"))

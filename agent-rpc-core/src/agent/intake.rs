@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{Instrument, debug, info_span, warn};
 
-use super::admission::{Admission, Admitted, Refused};
+use super::admission::{Admission, Admitted, Refused, Role};
 use super::context::Context;
 use super::once::Turn;
 use super::respond::{Respond, Responded, WayBack};
@@ -53,27 +53,26 @@ impl Intake {
     }
 
     async fn see_through(&self, delivery: Delivery) {
-        let stop = &self.shared.stop_handlers;
-        match self.admission.admit(&delivery).await {
-            Ok(Admitted(envelope)) => {
-                let span = info_span!(
-                    "rpc",
-                    message_id = %envelope.message_id,
-                    correlation_id = %envelope.correlation_id,
-                    from = %envelope.from,
-                    to = %envelope.to,
-                    capability = %envelope.capability,
-                );
-                // What is stopped drops its delivery, which releases it.
-                tokio::select! {
-                    () = self.handle(envelope, delivery).instrument(span) => {}
-                    () = stop.cancelled() => {}
+        let seen = async {
+            match self.admission.admit(&delivery).await {
+                Ok(Admitted(envelope)) => {
+                    let span = info_span!(
+                        "rpc",
+                        message_id = %envelope.message_id.shown(),
+                        correlation_id = %envelope.correlation_id.shown(),
+                        from = %envelope.from.shown(),
+                        to = %envelope.to.shown(),
+                        capability = %envelope.capability.shown(),
+                    );
+                    self.handle(envelope, delivery).instrument(span).await;
                 }
+                Err(refused) => self.refuse(refused, delivery).await,
             }
-            Err(refused) => tokio::select! {
-                () = self.refuse(refused, delivery) => {}
-                () = stop.cancelled() => {}
-            },
+        };
+        // What is stopped drops its delivery, which releases it.
+        tokio::select! {
+            () = seen => {}
+            () = self.shared.stop_handlers.cancelled() => {}
         }
     }
 
@@ -113,8 +112,7 @@ impl Intake {
                 return conclude(shared.respond(respond, answer, ends).await, delivery).await;
             }
             Turn::Replayed => {
-                let raw = dead_letters::without_token(shared, &delivery, &request);
-                return self.bury(delivery, "auth-rejected", "replayed", &raw).await;
+                return self.bury(delivery, "auth-rejected", "replayed").await;
             }
             Turn::Release => return,
         };
@@ -131,6 +129,10 @@ impl Intake {
                 tokio::join!(answered, &mut run).0
             }
             answer = &mut run => {
+                // Begun by nobody: it goes back.
+                let Some(answer) = answer else { return };
+                // An answer that is given from now on is too late, and is told so.
+                early.close();
                 let answer = early.try_recv().map_or(answer, Ok);
                 self.answer(&request, way_back, claim, answer, ends).await
             }
@@ -157,17 +159,24 @@ impl Intake {
     }
 
     /// Runs a handler in one of the agent's places, which is free again when it has returned: its
-    /// answer is published behind it, so that no slow confirm holds the next handler up.
+    /// answer is published behind it, so that no slow confirm holds the next handler up. `None` if
+    /// the agent drains and it has not begun.
     async fn in_a_place(
         &self,
         ends: Instant,
         run: impl Future<Output = Result<Payload, Fault>>,
-    ) -> Result<Payload, Fault> {
-        match tokio::time::timeout_at(ends, self.shared.places.acquire()).await {
-            Ok(_place) => run.await,
-            Err(_) => {
+    ) -> Option<Result<Payload, Fault>> {
+        tokio::select! {
+            biased;
+            () = self.shared.stop_intake.cancelled() => None,
+            place = self.shared.places.acquire() => {
+                let answer = run.await;
+                drop(place);
+                Some(answer)
+            }
+            () = sleep_until(ends) => {
                 let message = "the deadline passed before a handler was free";
-                Err(Fault::new(codes::DEADLINE_EXCEEDED, message))
+                Some(Err(Fault::new(codes::DEADLINE_EXCEEDED, message)))
             }
         }
     }
@@ -192,10 +201,11 @@ impl Intake {
         let shared = &self.shared;
         let owner = self.admission.recipient.clone();
         let capability = event.capability.as_str();
-        let is_request = owner == shared.address;
+        let is_request = self.admission.role == Role::Requests;
+        let for_one_worker = is_request && !capability.starts_with(runtime_capabilities::PREFIX);
         let handle = shared.events.get(&(owner, capability.to_owned())).or_else(|| {
             let served = shared.served.get(capability).map(|served| &served.handle);
-            served.or(shared.unknown.as_ref()).filter(|_| is_request)
+            served.or(shared.unknown.as_ref()).filter(|_| for_one_worker)
         });
         let Some(handle) = handle else {
             debug!("nobody handles this event");
@@ -215,7 +225,8 @@ impl Intake {
         let transaction = claim.as_ref().and_then(|claim| claim.transaction());
         let (context, _early) = self.context(event, ends, transaction);
         let payload = event.payload.clone().unwrap_or(Payload::null());
-        let answer = self.in_a_place(ends, handler::run(handle, context, payload, ends)).await;
+        let run = handler::run(handle, context, payload, ends);
+        let Some(answer) = self.in_a_place(ends, run).await else { return };
         if let Err(fault) = &answer {
             warn!(code = fault.code, "an event's handler failed");
         }
@@ -229,33 +240,29 @@ impl Intake {
     }
 
     async fn refuse(&self, refused: Refused, delivery: Delivery) {
-        let shared = &self.shared;
         match refused {
             Refused::Invalid(error) => {
-                let (detail, raw) = (error.to_string(), delivery.bytes().clone());
-                self.bury(delivery, "invalid-envelope", &detail, &raw).await;
+                self.bury(delivery, "invalid-envelope", &error.to_string()).await;
             }
             Refused::WrongRecipient(claims) => {
-                let (detail, raw) = (format!("it is for {}", claims.to), delivery.bytes().clone());
-                self.bury(delivery, "wrong-recipient", &detail, &raw).await;
+                let detail = format!("a {} for {}", claims.kind.as_str(), claims.to.shown());
+                self.bury(delivery, "wrong-recipient", &detail).await;
             }
             Refused::OtherTenant(claims) => {
-                // Another tenant's bytes go into no dead letters of ours.
-                let (from, message_id) = (&claims.from, &claims.message_id);
+                let (from, message_id) = (claims.from.shown(), claims.message_id.shown());
                 warn!(target: "agent_rpc::audit", %from, %message_id, "tenant-mismatch");
                 accept(delivery).await;
             }
             Refused::Auth(claims, rejection) => {
-                let (from, message_id) = (&claims.from, &claims.message_id);
+                let (from, message_id) = (claims.from.shown(), claims.message_id.shown());
                 let reason = rejection.reason.code();
                 warn!(target: "agent_rpc::audit", %from, %message_id, reason, "auth-rejected");
                 let fault = Fault::new(codes::AUTH_REJECTED, reason);
                 self.answer_refused(&claims, &delivery, fault).await;
-                let raw = dead_letters::without_token(shared, &delivery, &claims);
-                self.bury(delivery, "auth-rejected", reason, &raw).await;
+                self.bury(delivery, "auth-rejected", reason).await;
             }
             Refused::Late(claims) => {
-                debug!(message_id = %claims.message_id, "it came too late");
+                debug!(message_id = %claims.message_id.shown(), "it came too late");
                 let fault = Fault::new(codes::DEADLINE_EXCEEDED, "it arrived after its deadline");
                 self.answer_refused(&claims, &delivery, fault).await;
                 accept(delivery).await;
@@ -273,27 +280,33 @@ impl Intake {
     }
 
     /// Puts a message into the dead letters, then takes it off the broker. Where that fails it is
-    /// held a while and released: nothing is lost.
-    async fn bury(&self, delivery: Delivery, reason: &str, detail: &str, raw: &Bytes) {
+    /// held a while and released: nothing is lost. But a place for dead letters that is full, or is
+    /// not there, must not stop the agent: then it is told here, and gone.
+    async fn bury(&self, delivery: Delivery, reason: &str, detail: &str) {
         warn!(reason, detail, topic = %self.topic, "a dead letter");
+        if self.admission.role == Role::Events {
+            // Every listener has a copy of its own.
+            return accept(delivery).await;
+        }
+        let raw = dead_letters::without_token(delivery.bytes());
         let publish = async |detail: &str, raw: &Bytes| {
             let (transport, topic) = (&*self.transport, &self.topic);
             let letter = dead_letters::letter(&self.shared, topic, &delivery, reason, detail, raw);
             transport.publish(&topic.dead_letters(), &letter).await
         };
-        let mut buried = publish(detail, raw).await;
+        let mut buried = publish(detail, &raw).await;
         if buried.as_ref().is_err_and(|error| error.kind() == TransportErrorKind::TooLarge) {
             let detail = format!("{detail} ({} bytes, too many to keep)", raw.len());
             buried = publish(&detail, &Bytes::new()).await;
         }
-        match buried {
+        match buried.map_err(|error| error.kind()) {
             Ok(()) => accept(delivery).await,
-            Err(error) if error.kind() == TransportErrorKind::NoReceiver => {
-                warn!(reason, "there is no place for dead letters here");
+            Err(kind @ (TransportErrorKind::NoReceiver | TransportErrorKind::Full)) => {
+                warn!(reason, ?kind, "a dead letter was not kept");
                 accept(delivery).await;
             }
-            Err(error) => {
-                warn!(%error, "a dead letter was not published");
+            Err(kind) => {
+                warn!(?kind, "a dead letter was not published");
                 sleep(Duration::from_secs(1)).await;
             }
         }

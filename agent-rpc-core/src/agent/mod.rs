@@ -91,7 +91,8 @@ impl Agent {
     /// Tells everyone who listens to this agent's events, on every transport that it serves.
     ///
     /// # Errors
-    /// If the event cannot be made, or a broker did not take it. That nobody listens is no error.
+    /// If the event cannot be made, or a broker did not take it: the others have it all the same.
+    /// That nobody listens is no error.
     pub async fn emit<T>(&self, capability: &str, payload: &T) -> Result<(), CallError>
     where
         T: Serialize + ?Sized,
@@ -127,15 +128,19 @@ impl Agent {
             remaining: None,
         };
         let topic = Topic::events(&shared.id, shared.tenant.as_ref());
+        let mut failure = None;
         for transport in &shared.transports {
             match transport.publish(&topic, &frame).await {
+                Err(error) if error.kind() == TransportErrorKind::TooLarge => {
+                    failure.get_or_insert(invalid(&error));
+                }
                 Err(error) if error.kind() != TransportErrorKind::NoReceiver => {
-                    return Err(CallError::Publish(error));
+                    failure.get_or_insert(CallError::Publish(error));
                 }
                 _ => {}
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Stops taking requests, lets the handlers that run finish and answer within `grace`, then
@@ -182,7 +187,9 @@ impl Shared {
     /// When the time of a request is over: its deadline, and what clocks may differ by.
     fn ends(&self, request: &AgentRpcEnvelope) -> Instant {
         let left = match request.deadline {
-            Some(deadline) => deadline.remaining(self.surroundings.clock.now()) + self.tolerance,
+            Some(deadline) => {
+                deadline.remaining(self.surroundings.clock.now()).saturating_add(self.tolerance)
+            }
             None => self.longest,
         };
         Instant::now() + left.min(self.longest + self.tolerance)

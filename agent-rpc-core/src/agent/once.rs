@@ -58,7 +58,7 @@ impl Shared {
                     return fault(codes::BUSY, "there is no room to remember one more request");
                 }
                 Ok(Begun::Forgotten) => {
-                    let (from, reason) = (&request.from, AuthReason::Replayed.code());
+                    let (from, reason) = (request.from.shown(), AuthReason::Replayed.code());
                     warn!(target: "agent_rpc::audit", %from, reason, "auth-rejected");
                     return Turn::Replayed;
                 }

@@ -56,19 +56,20 @@ impl Shared {
         let Some(reply_to) = &request.reply_to else {
             return Some(WayBack { transport: Arc::clone(via), topic: reply?.clone() });
         };
-        // `replyTo` is the sender's word: an inbox must be no reflector. Only what is, or begins
-        // with, the responses topic of `from` is answered.
+        // `replyTo` is the sender's word: an inbox must be no reflector. Only the responses topic
+        // of `from`, and what is below it, is answered: `…responses-x.requests` is a tenant's.
         let own = Topic::responses(&request.from.id().ok()?, self.tenant.as_ref());
         let topic = reply_to.topic().ok()?;
         let transport = std::iter::once(via)
             .chain(&self.transports)
             .find(|transport| transport.kind() == reply_to.kind());
         match transport {
-            Some(transport) if topic.as_str().starts_with(own.as_str()) => {
+            Some(transport) if is_below(&topic, &own) => {
                 Some(WayBack { transport: Arc::clone(transport), topic })
             }
             _ => {
-                warn!(%reply_to, from = %request.from, "a replyTo that is not allowed");
+                let (reply_to, from) = (reply_to.shown(), request.from.shown());
+                warn!(%reply_to, %from, "a replyTo that is not allowed");
                 None
             }
         }
@@ -178,6 +179,11 @@ impl Shared {
             remaining: Some(ends.saturating_duration_since(Instant::now())),
         })
     }
+}
+
+fn is_below(topic: &Topic, own: &Topic) -> bool {
+    let rest = topic.as_str().strip_prefix(own.as_str());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 fn too_large(excess: &Excess) -> Fault {

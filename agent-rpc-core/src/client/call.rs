@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::pending::{Place, Refusal};
@@ -41,6 +40,11 @@ struct Way {
 enum Dead {
     /// Nobody answered in its time.
     Silent,
+    /// Nobody can answer any more: its reply inbox has ended.
+    Deaf {
+        /// Whether the request was sent.
+        sent: bool,
+    },
     /// The request was not taken, or reached nobody.
     Failed(TransportError),
 }
@@ -103,9 +107,10 @@ impl Call {
             if self.shared.stop.is_cancelled() {
                 return Err(CallError::Abandoned { sent: false });
             }
-            let frame = self.frame(nth).await?;
-            let Way { transport, topic } = &self.ways[nth];
-            match timeout_at(self.until(nth), transport.publish(topic, &frame)).await {
+            let until = self.until(nth);
+            let Ok(frame) = timeout_at(until, self.frame(nth)).await else { continue };
+            let (frame, Way { transport, topic }) = (frame?, &self.ways[nth]);
+            match timeout_at(until, transport.publish(topic, &frame)).await {
                 Ok(Ok(())) => return Ok(self.id()),
                 // What may have arrived is not sent another way: nobody would tell it from a
                 // second request.
@@ -123,13 +128,15 @@ impl Call {
     pub(super) async fn answered(mut self) -> Result<Reply<Payload>, CallError> {
         // Registered before publishing: a fast agent can answer before `publish` returns.
         let mut place = Box::pin(self.register()?);
-        let (mut transmission, mut sent, mut failure) = (0, false, None);
+        let (mut transmission, mut sent, mut open, mut failure) = (0, false, false, None);
         for nth in self.attempts() {
             match self.exchange(nth, place.as_mut(), &mut transmission).await? {
                 Ok(reply) => return Ok(reply),
-                Err(Dead::Silent) => sent = true,
+                Err(Dead::Silent) => (sent, open) = (transmission > 0, true),
+                Err(Dead::Deaf { sent: was_sent }) => sent |= was_sent,
                 Err(Dead::Failed(error)) => {
                     sent |= error.may_have_arrived();
+                    open |= error.may_have_arrived();
                     if error.kind() == TransportErrorKind::NoReceiver {
                         // A bounce has taken the place out; another way needs a new one.
                         drop(place);
@@ -139,8 +146,10 @@ impl Call {
                 }
             }
         }
-        if let Some(error) = failure.filter(|_| !sent) {
-            return Err(CallError::Publish(error));
+        match failure {
+            Some(error) if !sent => return Err(CallError::Publish(error)),
+            _ if !open => return Err(CallError::Abandoned { sent }),
+            _ => {}
         }
         // A way that was left may still bring the answer.
         match timeout_at(self.end, place).await {
@@ -185,13 +194,16 @@ impl Call {
         mut place: Pin<&mut Place<Expected, Signal>>,
         transmission: &mut u32,
     ) -> Result<Result<Reply<Payload>, Dead>, CallError> {
-        let mut frame = self.frame(nth).await?;
         let until = self.until(nth);
-        let Way { transport, topic } = &self.ways[nth];
-        let mut gaps = self.shared.reply_inbox(transport).map(|inbox| inbox.gaps.clone());
-        if let Some(gaps) = &mut gaps {
-            gaps.mark_unchanged();
-        }
+        let Ok(frame) = timeout_at(until, self.frame(nth)).await else {
+            return Ok(Err(Dead::Silent));
+        };
+        let (mut frame, Way { transport, topic }) = (frame?, &self.ways[nth]);
+        let inbox = self.shared.reply_inbox(transport).map(|inbox| inbox.gaps.clone());
+        let Some(mut gaps) = inbox.filter(|gaps| gaps.has_changed().is_ok()) else {
+            return Ok(Err(Dead::Deaf { sent: false }));
+        };
+        gaps.mark_unchanged();
         let mut sent_before = false;
         loop {
             frame.transmission = *transmission;
@@ -216,7 +228,10 @@ impl Call {
                         Err(error) if !sent_before => return Ok(Err(Dead::Failed(error))),
                         _ => published = true,
                     },
-                    () = gap(&mut gaps), if published => break,
+                    gap = gaps.changed(), if published => match gap {
+                        Ok(()) => break,
+                        Err(_) => return Ok(Err(Dead::Deaf { sent: true })),
+                    },
                     () = sleep_until(until) => return Ok(Err(Dead::Silent)),
                 }
             }
@@ -264,16 +279,6 @@ impl Call {
             Err(error) => Err(CallError::Answer(error.to_string())),
         }
     }
-}
-
-/// Ready at the next gap; never, where there will be none.
-async fn gap(gaps: &mut Option<watch::Receiver<u64>>) {
-    if let Some(gaps) = gaps
-        && gaps.changed().await.is_ok()
-    {
-        return;
-    }
-    std::future::pending::<()>().await;
 }
 
 fn ways(shared: &Shared, to: &AgentAddress) -> Result<Vec<Way>, CallError> {

@@ -62,7 +62,9 @@ impl CallError {
             Self::Timeout { sent } | Self::Abandoned { sent } => *sent,
             Self::Publish(error) => error.may_have_arrived(),
             Self::Answer(_) => true,
-            Self::Remote(_) | Self::Busy | Self::Unroutable { .. } | Self::Invalid(_) => false,
+            // The agent tells that its handler was cut off.
+            Self::Remote(fault) => fault.code == codes::TIMEOUT,
+            Self::Busy | Self::Unroutable { .. } | Self::Invalid(_) => false,
         }
     }
 }

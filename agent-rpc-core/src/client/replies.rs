@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::pending::{Pending, Settled};
@@ -24,6 +26,7 @@ pub(super) struct Replies {
     trust: Arc<dyn Trust>,
     pending: Arc<Pending<Expected, Signal>>,
     stop: CancellationToken,
+    tasks: TaskTracker,
     /// Tells the calls of gaps.
     gaps: watch::Sender<u64>,
     /// How many reply inboxes are left.
@@ -39,6 +42,7 @@ impl Replies {
             trust: Arc::clone(&shared.trust),
             pending: Arc::clone(&shared.pending),
             stop: shared.stop.clone(),
+            tasks: shared.tasks.clone(),
             gaps,
             live,
         }
@@ -74,16 +78,25 @@ impl Replies {
     async fn open(&self, delivery: Delivery) {
         match Received::decode(delivery.bytes().clone(), &self.limits) {
             Err(error) => warn!(%error, "what came to a reply inbox is no envelope"),
-            Ok(received) => match self.trust.verify(&received, delivery.vouched()).await {
-                Err(rejection) => {
-                    let from = &received.claims().from;
-                    warn!(%from, reason = rejection.reason.code(), "an answer was not believed");
+            Ok(received) => {
+                let verified = tokio::select! {
+                    verified = self.trust.verify(&received, delivery.vouched()) => verified,
+                    () = self.stop.cancelled() => return,
+                };
+                match verified {
+                    Ok(()) => self.settle(received.trust()),
+                    Err(rejection) => {
+                        let (from, reason) =
+                            (received.claims().from.shown(), rejection.reason.code());
+                        warn!(%from, reason, "an answer was not believed");
+                    }
                 }
-                Ok(()) => self.settle(received.trust()),
-            },
+            }
         }
-        if let Err(error) = delivery.accept().await {
-            debug!(%error, "an answer could not be accepted");
+        // The call itself accepts; no slow broker holds the next answer up.
+        let mut accepted = Box::pin(delivery.accept());
+        if accepted.as_mut().now_or_never().is_none() {
+            self.tasks.spawn(accepted);
         }
     }
 
@@ -97,11 +110,11 @@ impl Replies {
 
     fn settle(&self, mut answer: AgentRpcEnvelope) {
         if answer.kind != Kind::Response || !answer.to.is_for(&self.address) {
-            debug!(message_id = %answer.message_id, "not an answer to us");
+            debug!(message_id = %answer.message_id.shown(), "not an answer to us");
             return;
         }
         if answer.tenant_id != self.tenant_id {
-            warn!(message_id = %answer.message_id, "an answer of another tenant was dropped");
+            warn!(message_id = %answer.message_id.shown(), "an answer of another tenant was dropped");
             return;
         }
         let payload = answer.payload.take().unwrap_or(Payload::null());
@@ -113,10 +126,10 @@ impl Replies {
         match self.pending.settle(&answer.correlation_id, is_it, signal) {
             Settled::Yes => {}
             Settled::Unknown => {
-                debug!(correlation_id = %answer.correlation_id, "nobody waits for this answer");
+                debug!(correlation_id = %answer.correlation_id.shown(), "nobody waits for this answer");
             }
             Settled::Unexpected => {
-                let (from, correlation_id) = (&answer.from, &answer.correlation_id);
+                let (from, correlation_id) = (answer.from.shown(), answer.correlation_id.shown());
                 warn!(%from, %correlation_id, "an answer from somebody who was not asked");
             }
         }

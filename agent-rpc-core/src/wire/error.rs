@@ -206,13 +206,24 @@ impl From<Flaws> for DecodeError {
     }
 }
 
-/// A name off the wire as an error may show it: short, one line, and without escapes that a
-/// terminal would obey.
+/// A name off the wire as an error may show it.
 pub(super) fn shown(name: &str) -> String {
-    const SHOWN: usize = 40;
-    let mut text: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if name.chars().nth(SHOWN).is_some() {
-        text.push('…');
+    Shown(name, 40).to_string()
+}
+
+/// A text off the wire as a log or an error may show it: so many characters, on one line, and
+/// without escapes that a terminal would obey.
+pub(crate) struct Shown<'a>(pub(crate) &'a str, pub(crate) usize);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text, most) = *self;
+        for c in text.chars().take(most) {
+            write!(f, "{}", c.escape_debug())?;
+        }
+        match text.chars().nth(most) {
+            Some(_) => f.write_str("…"),
+            None => Ok(()),
+        }
     }
-    text
 }

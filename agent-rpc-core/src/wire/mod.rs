@@ -32,6 +32,7 @@ pub(crate) use answer::{answer_of, answer_payload};
 pub use auth::{Auth, AuthReason, AuthRejection, AuthText};
 pub use deadline::Deadline;
 pub use envelope::{AgentRpcEnvelope, Kind, VERSION};
+pub(crate) use error::Shown;
 pub use error::{DecodeError, Excess, Flaw, Problem};
 pub use headers::{Headers, ProtoHeader, reserved};
 pub use hmac::{Key, KeyError, Keyring};

@@ -62,6 +62,12 @@ macro_rules! text_type {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            /// The text as a log may show it: the sender chose it.
+            #[allow(dead_code, reason = "not every type is logged")]
+            pub(crate) fn shown(&self) -> $crate::wire::Shown<'_> {
+                $crate::wire::Shown(self.as_str(), 128)
+            }
         }
 
         impl std::fmt::Debug for $name {
