@@ -1,12 +1,13 @@
 //! An agent on a broker of yours: `cargo run --example consumer -- --broker URL --agent NAME`
 //!
-//! It serves `echo` (answers the payload), `review-pr` (typed), `fail` (answers an error) and `slow`
-//! (answers after `{"ms":…}`), logs to standard error, and drains on SIGTERM and SIGINT.
+//! It serves `echo` (answers the payload), `review-pr` (typed), `fail` (answers an error), `slow`
+//! (answers after `{"ms":…}`) and `count` (up to `{"n":N}`: a stream of `{"n":1}`, `{"n":2}` and so
+//! on, whose final answer is `{"n":N}`), logs to standard error, and drains on SIGTERM and SIGINT.
 
 use std::time::Duration;
 
 use agent_rpc_core::Agent;
-use agent_rpc_core::agent::Description;
+use agent_rpc_core::agent::{AgentBuilder, Description};
 use agent_rpc_core::trust::SharedKeys;
 use agent_rpc_core::wire::{AgentId, Fault, Key, Keyring, TenantName};
 use anyhow::Context;
@@ -51,13 +52,14 @@ struct Slow {
     ms: u64,
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let args = Args::parse();
-    let transport = agent_rpc_examples::connect(&args.broker).await?;
+#[derive(Serialize, Deserialize)]
+struct Count {
+    n: u64,
+}
 
-    let mut agent = Agent::builder(args.agent)
+/// What the agent serves, on whatever broker.
+pub(crate) fn serving(agent: AgentBuilder) -> AgentBuilder {
+    agent
         .handle("echo", |_, payload: Value| async move { Ok(payload) })
         .handle("review-pr", |_, pr: PullRequest| async move {
             Ok(Review { verdict: "comment", summary: format!("{} was read", pr.pr_url) })
@@ -70,7 +72,24 @@ async fn main() -> anyhow::Result<()> {
             tokio::time::sleep(Duration::from_millis(slow.ms)).await;
             Ok(slow.ms)
         })
-        .serve_on(transport.clone());
+        .handle("count", |context, to: Count| async move {
+            for n in 1..to.n {
+                // A caller that takes one answer is told the last number only.
+                if !context.respond(&Count { n }).await? {
+                    break;
+                }
+            }
+            Ok(to)
+        })
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let args = Args::parse();
+    let transport = agent_rpc_examples::connect(&args.broker).await?;
+
+    let mut agent = serving(Agent::builder(args.agent)).serve_on(transport.clone());
     if let Some(tenant) = args.tenant {
         agent = agent.tenant(tenant);
     }

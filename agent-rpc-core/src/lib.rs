@@ -3,6 +3,7 @@
 //!
 //! - [`client`]: `request_agent`, the registry of pending calls, the table of peers.
 //! - [`agent`]: handlers by capability, admission, answers, drain.
+//! - [`dead_letters`]: what was not admitted, kept, listed and replayed.
 //! - [`handled`]: was it handled before? What keeps an effect from happening twice.
 //! - [`transport`]: the seam that a broker's crate implements.
 //! - [`trust`]: who is believed, and how we prove who we are.
@@ -33,13 +34,17 @@
 //! ```
 
 pub mod agent;
+mod bus;
 pub mod client;
+pub mod dead_letters;
 pub mod handled;
+mod meters;
 mod surroundings;
 pub mod transport;
 pub mod trust;
 pub mod wire;
 
 pub use agent::Agent;
+pub use bus::{Bus, BusEvent};
 pub use client::Client;
-pub use surroundings::{Clock, IdSource, RandomIds, Surroundings, SystemClock};
+pub use surroundings::{Clock, IdSource, RandomIds, Surroundings, SystemClock, TraceContext};

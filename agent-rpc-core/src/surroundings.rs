@@ -38,6 +38,17 @@ impl IdSource for RandomIds {
     }
 }
 
+/// Carries a trace from process to process: W3C trace context, in the headers `traceparent` and
+/// `tracestate`. Whatever keeps traces implements it; without one, a call within a handler still
+/// carries its request's headers on.
+pub trait TraceContext: fmt::Debug + Send + Sync + 'static {
+    /// `traceparent` and `tracestate` of the current span, if it is traced.
+    fn current(&self) -> Option<(String, Option<String>)>;
+
+    /// Makes a request's span a child of the caller's.
+    fn adopt(&self, span: &tracing::Span, traceparent: &str, tracestate: Option<&str>);
+}
+
 /// What a client or an agent takes from the world around it, beside its brokers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -46,10 +57,12 @@ pub struct Surroundings {
     pub clock: Arc<dyn Clock>,
     /// New ids; UUIDs of version 7 by default.
     pub ids: Arc<dyn IdSource>,
+    /// What traces are kept with; nothing by default.
+    pub trace: Option<Arc<dyn TraceContext>>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), ids: Arc::new(RandomIds) }
+        Self { clock: Arc::new(SystemClock), ids: Arc::new(RandomIds), trace: None }
     }
 }

@@ -74,6 +74,11 @@ impl After {
     }
 
     pub(crate) fn run(self) {
+        self.wake.first.into_iter().chain(self.wake.more).for_each(Waker::wake);
+        self.one.iter().for_each(|waiting| waiting.notify_one());
+        self.all.iter().for_each(|waiting| waiting.notify_waiters());
+        // Behind the others: a `watch` wakes in an order that tokio draws, and whoever waits to
+        // publish also watches the link.
         for (link, now) in self.links {
             // Two threads may come here in another order than they had the lock in.
             link.send_if_modified(|last| {
@@ -84,9 +89,6 @@ impl After {
                 newer
             });
         }
-        self.wake.first.into_iter().chain(self.wake.more).for_each(Waker::wake);
-        self.one.iter().for_each(|waiting| waiting.notify_one());
-        self.all.iter().for_each(|waiting| waiting.notify_waiters());
     }
 }
 

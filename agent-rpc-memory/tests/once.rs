@@ -297,6 +297,12 @@ impl Handled for Ledger {
         let (ledger, transaction) = (self.clone(), Arc::default());
         Ok(Begun::First(Box::new(LedgerClaim { ledger, key, transaction })))
     }
+
+    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
+        let key = (effect.from.clone(), effect.key.clone());
+        self.committed.lock().unwrap().answers.insert(key, answer.clone());
+        Ok(())
+    }
 }
 
 #[async_trait]

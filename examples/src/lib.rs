@@ -36,6 +36,8 @@ mod documents {
     struct Call;
     #[doc = include_str!("../../docs/serve.md")]
     struct Serve;
+    #[doc = include_str!("../../docs/production.md")]
+    struct Production;
     #[doc = include_str!("../../docs/transports.md")]
     struct Transports;
 }

@@ -11,18 +11,60 @@ fn example(name: &str, args: &[&str]) -> Output {
     Command::new(path).args(args).env_remove("RUST_BACKTRACE").output().unwrap()
 }
 
+fn prints(name: &str, expected: &str) {
+    let output = example(name, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
 #[test]
 fn quickstart() {
-    let output = example("quickstart", &[]);
-    assert!(output.status.success(), "{output:?}");
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(printed, include_str!("expected/quickstart.txt"));
+    prints("quickstart", include_str!("expected/quickstart.txt"));
+}
+
+#[test]
+fn streaming() {
+    prints("streaming", include_str!("expected/streaming.txt"));
+}
+
+#[test]
+fn fan_out() {
+    prints("fan-out", include_str!("expected/fan-out.txt"));
+}
+
+#[test]
+fn drain() {
+    prints("drain", include_str!("expected/drain.txt"));
+}
+
+#[test]
+fn events() {
+    prints("events", include_str!("expected/events.txt"));
+}
+
+#[test]
+fn signed() {
+    prints("signed", include_str!("expected/signed.txt"));
+}
+
+#[test]
+fn failover() {
+    prints("failover", include_str!("expected/failover.txt"));
+}
+
+#[test]
+fn observability() {
+    prints("observability", include_str!("expected/observability.txt"));
+}
+
+fn producer(broker: &str, more: &[&str]) -> Output {
+    let args = ["--broker", broker, "--from", "a", "--to", "agent://b"];
+    let call = ["--capability", "echo", "--payload", "{}"];
+    example("producer", &[&args[..], &call[..], more].concat())
 }
 
 fn produce(broker: &str) -> (Option<i32>, String) {
-    let args = ["--broker", broker, "--from", "a", "--to", "agent://b"];
-    let call = ["--capability", "echo", "--payload", "{}"];
-    let output = example("producer", &[&args[..], &call[..]].concat());
+    let output = producer(broker, &[]);
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
@@ -60,4 +102,29 @@ fn a_consumer_without_a_transport_says_so() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said, "Error: amqp:// needs the crate agent-rpc-amqp\n");
+}
+
+#[test]
+fn a_producer_says_which_arguments_do_not_go() {
+    for (args, reason) in [
+        (&["--mode", "nonsense"][..], "invalid value 'nonsense' for '--mode <MODE>'"),
+        (&["--mode", "async", "--stream"][..], "it goes with --mode sync only"),
+        (&["--key-id", "k"][..], "--secret-env <SECRET_ENV>"),
+    ] {
+        let output = producer("nats://127.0.0.1:4222", args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
+fn a_producer_takes_every_mode_that_it_documents() {
+    for args in
+        [&["--mode", "sync", "--stream"][..], &["--mode", "async"], &["--mode", "fire-and-forget"]]
+    {
+        let output = producer("nats://127.0.0.1:4222", args);
+        assert_eq!(output.status.code(), Some(1), "there is no transport: {output:?}");
+    }
 }

@@ -85,7 +85,7 @@ pub(super) async fn within<T>(
 }
 
 /// Makes a call that must be answered with `expected`.
-async fn answered(
+pub(super) async fn answered(
     stage: &Stage,
     client: &Client,
     capability: &str,

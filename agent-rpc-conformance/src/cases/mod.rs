@@ -4,6 +4,7 @@ mod bytes;
 mod calls;
 mod closing;
 mod flow;
+mod holding;
 mod live;
 mod once;
 mod restart;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         closing::CASES,
         calls::CASES,
         once::CASES,
+        holding::CASES,
     ];
     themes.into_iter().flatten()
 }

@@ -19,12 +19,17 @@ use super::intake::Intake;
 use super::respond::RefusalRate;
 use super::runtime_capabilities::{Description, PREFIX};
 use super::{Agent, Shared};
+use crate::bus::Bus;
 use crate::client::{Client, StartError};
+use crate::dead_letters::DeadLetters;
 use crate::handled::{Handled, MemoryHandled};
+use crate::meters::Meters;
 use crate::surroundings::Surroundings;
 use crate::transport::{Inbox, RpcTransport, Subscription, TransportErrorKind};
 use crate::trust::{Trust, TrustBroker};
-use crate::wire::{AgentAddress, AgentId, Fault, Limits, Payload, TenantId, TenantName, Topic};
+use crate::wire::{
+    AgentAddress, AgentId, Fault, Limits, Payload, TenantId, TenantName, Topic, TransportKind,
+};
 
 /// An agent that is being put together.
 ///
@@ -55,6 +60,11 @@ pub struct AgentBuilder {
     tolerance: Duration,
     wait_for_broker: Duration,
     surroundings: Surroundings,
+    dead_letters: Option<Arc<dyn DeadLetters>>,
+    max_attempts: u32,
+    bus: Bus,
+    metrics: bool,
+    reply_allowed: Vec<(TransportKind, Topic)>,
     client: Option<Client>,
     transports: Vec<Arc<dyn RpcTransport>>,
     mistakes: Vec<String>,
@@ -76,6 +86,11 @@ impl AgentBuilder {
             tolerance: Duration::from_secs(2),
             wait_for_broker: Duration::ZERO,
             surroundings: Surroundings::default(),
+            dead_letters: None,
+            max_attempts: 20,
+            bus: Bus::default(),
+            metrics: false,
+            reply_allowed: Vec::new(),
             client: None,
             transports: Vec::new(),
             mistakes: Vec::new(),
@@ -120,7 +135,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Listens to an agent's events of this capability. For this agent's own address: to those that
+    /// Listens to an agent's events of this capability. They are handled side by side: their order
+    /// is not kept.
+    /// For this agent's own address: to those that
     /// came to its requests inbox, as `fire-and-forget` sends them.
     pub fn on_event<In, F, Fut>(
         mut self,
@@ -198,6 +215,40 @@ impl AgentBuilder {
     /// Time and ids of somebody else's making.
     pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
         self.surroundings = surroundings;
+        self
+    }
+
+    /// Where dead letters go; to the topic beside the inbox that they came from unless set.
+    pub fn dead_letters(mut self, place: impl DeadLetters) -> Self {
+        self.dead_letters = Some(Arc::new(place));
+        self
+    }
+
+    /// How often a message may be handed out before it is a dead letter, where the transport can
+    /// count; 20 unless set.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts.max(1);
+        self
+    }
+
+    /// Counts and measures requests through the `metrics` facade; off unless asked for. A sender
+    /// that is no peer of this agent's client, and a capability that is not served, count as
+    /// `other`.
+    pub fn metrics(mut self) -> Self {
+        self.metrics = true;
+        self
+    }
+
+    /// Also answers to this topic, and what is below it, on this kind of broker. Without this, an
+    /// answer goes only to the responses topic of the agent that asked.
+    pub fn allow_replies(mut self, kind: TransportKind, topic: Topic) -> Self {
+        self.reply_allowed.push((kind, topic));
+        self
+    }
+
+    /// The local bus to tell of events; one of its own unless set.
+    pub fn bus(mut self, bus: Bus) -> Self {
+        self.bus = bus;
         self
     }
 
@@ -287,6 +338,8 @@ impl AgentBuilder {
     }
 
     fn into_shared(self) -> Shared {
+        let meters = Meters::new(self.id.as_str(), self.metrics);
+        let known = self.client.as_ref().map(Client::peer_addresses).unwrap_or_default();
         Shared {
             address: AgentAddress::of(&self.id),
             tenant_id: self.tenant.as_ref().map(TenantId::from),
@@ -303,6 +356,12 @@ impl AgentBuilder {
             events: self.events,
             places: Semaphore::new(self.concurrency.min(Semaphore::MAX_PERMITS)),
             refusals: RefusalRate::new(),
+            dead_letters: self.dead_letters,
+            max_attempts: self.max_attempts,
+            bus: self.bus,
+            meters,
+            known,
+            reply_allowed: self.reply_allowed,
             transports: self.transports,
             client: self.client,
             tasks: TaskTracker::new(),

@@ -7,14 +7,21 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::wire::{
     AgentAddress, AgentRpcEnvelope, CorrelationId, Deadline, Headers, MessageId, Payload,
-    PayloadError,
+    PayloadError, reserved,
 };
+
+/// What comes out of a context before its handler returns.
+pub(super) struct Outgoing {
+    pub(super) early: oneshot::Receiver<Payload>,
+    /// Progress, where the caller takes it.
+    pub(super) progress: Option<mpsc::Receiver<Payload>>,
+}
 
 /// The request, its time, and the way back and onward. Cheap to clone.
 #[derive(Clone)]
@@ -32,6 +39,8 @@ struct Parts {
     client: Option<Client>,
     early: Mutex<Option<oneshot::Sender<Payload>>>,
     transaction: Option<Arc<dyn Any + Send + Sync>>,
+    /// Where progress goes, if the caller takes it.
+    progress: Option<mpsc::Sender<Payload>>,
 }
 
 impl Context {
@@ -41,8 +50,11 @@ impl Context {
         ends: Instant,
         client: Option<Client>,
         transaction: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> (Self, oneshot::Receiver<Payload>) {
+    ) -> (Self, Outgoing) {
         let (sender, receiver) = oneshot::channel();
+        let takes_several = request.headers.get(reserved::STREAM) == Some("accept");
+        // One at a time: a handler is no further ahead of its caller than the broker is.
+        let (progress, told) = mpsc::channel(1);
         let parts = Parts {
             from: request.from.clone(),
             message_id: request.message_id.clone(),
@@ -53,8 +65,10 @@ impl Context {
             client,
             early: Mutex::new(Some(sender)),
             transaction,
+            progress: takes_several.then_some(progress),
         };
-        (Self { parts: Arc::new(parts) }, receiver)
+        let outgoing = Outgoing { early: receiver, progress: takes_several.then_some(told) };
+        (Self { parts: Arc::new(parts) }, outgoing)
     }
 
     /// Who asks, as admission has believed it.
@@ -105,6 +119,20 @@ impl Context {
     #[must_use]
     pub fn transaction<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.parts.transaction.clone()?.downcast().ok()
+    }
+
+    /// Tells a caller that asked for a stream how far the work is; nothing is sent to any other.
+    /// Waits while the broker, or a slow caller, holds the answers back. `false` if nobody is told:
+    /// the caller takes one answer only, or has got its final one.
+    ///
+    /// # Errors
+    /// If the value is no payload.
+    pub async fn respond<T: Serialize + ?Sized>(&self, progress: &T) -> Result<bool, PayloadError> {
+        let payload = Payload::from_serialize(progress)?;
+        match &self.parts.progress {
+            Some(sender) => Ok(sender.send(payload).await.is_ok()),
+            None => Ok(false),
+        }
     }
 
     /// Answers now and works on: what the handler returns later is not sent. The first answer

@@ -4,19 +4,22 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span, warn};
 
-use super::admission::{Admission, Admitted, Refused, Role};
-use super::context::Context;
+use super::admission::{Admission, Admitted, Role};
+use super::context::{Context, Outgoing};
 use super::once::Turn;
-use super::respond::{Respond, Responded, WayBack};
-use super::{Shared, dead_letters, handler, runtime_capabilities};
+use super::respond::{Number, Respond, Responded, WayBack};
+use super::{Shared, handler, runtime_capabilities};
+use crate::bus::BusEvent;
 use crate::client::Scope;
 use crate::handled::Claim;
-use crate::transport::{Arrival, Delivery, Inbox, RpcTransport, TransportErrorKind};
-use crate::wire::{AgentRpcEnvelope, Fault, Kind, Payload, Topic, codes};
+use crate::meters::{Measured, OTHER};
+use crate::transport::{Arrival, Attempt, Delivery, Inbox, RpcTransport};
+use crate::wire::{AgentRpcEnvelope, Fault, Kind, Payload, Topic, codes, reserved};
 
 /// One inbox of an agent.
 pub(super) struct Intake {
@@ -24,6 +27,16 @@ pub(super) struct Intake {
     pub(super) admission: Admission,
     pub(super) transport: Arc<dyn RpcTransport>,
     pub(super) topic: Topic,
+}
+
+/// What became of a handler that waited for a place.
+enum Placed {
+    /// It ran, and this is its answer.
+    Ran(Result<Payload, Fault>),
+    /// Its time was over before it had begun.
+    TooLate,
+    /// The agent drains, and it has not begun.
+    Stopped,
 }
 
 impl Intake {
@@ -42,7 +55,10 @@ impl Intake {
                     this.shared.tasks.spawn(async move { that.see_through(delivery).await });
                 }
                 Some(Ok(Arrival::Bounced(message_id))) => debug!(%message_id, "bounced"),
-                Some(Ok(Arrival::Gap)) => warn!(topic = %this.topic, "messages may have been lost"),
+                Some(Ok(Arrival::Gap)) => {
+                    this.shared.meters.gap();
+                    warn!(topic = %this.topic, "messages may have been lost");
+                }
                 Some(Err(error)) => {
                     tracing::error!(%error, topic = %this.topic, "an inbox failed for good");
                     return;
@@ -54,6 +70,14 @@ impl Intake {
 
     async fn see_through(&self, delivery: Delivery) {
         let seen = async {
+            if let Attempt::Number(2..) | Attempt::Redelivered(true) = delivery.attempt() {
+                self.shared.meters.redelivery();
+            }
+            if let Attempt::Number(number) = delivery.attempt()
+                && number > self.shared.max_attempts
+            {
+                return self.bury(delivery, "attempts", "it was handed out too often").await;
+            }
             match self.admission.admit(&delivery).await {
                 Ok(Admitted(envelope)) => {
                     let span = info_span!(
@@ -64,6 +88,7 @@ impl Intake {
                         to = %envelope.to.shown(),
                         capability = %envelope.capability.shown(),
                     );
+                    self.adopt_trace(&span, &envelope);
                     self.handle(envelope, delivery).instrument(span).await;
                 }
                 Err(refused) => self.refuse(refused, delivery).await,
@@ -71,9 +96,41 @@ impl Intake {
         };
         // What is stopped drops its delivery, which releases it.
         tokio::select! {
-            () = seen => {}
+            biased;
             () = self.shared.stop_handlers.cancelled() => {}
+            () = seen => {}
         }
+    }
+
+    fn adopt_trace(&self, span: &tracing::Span, envelope: &AgentRpcEnvelope) {
+        let header = |name| envelope.headers.get(name);
+        if let Some(trace) = &self.shared.surroundings.trace
+            && let Some(parent) = header(reserved::TRACEPARENT)
+        {
+            trace.adopt(span, parent, header(reserved::TRACESTATE));
+        }
+    }
+
+    /// Counts a request that has ended so.
+    fn measure(
+        &self,
+        request: &AgentRpcEnvelope,
+        outcome: &Result<Payload, Fault>,
+        begin: Instant,
+    ) {
+        let shared = &self.shared;
+        let is_known = shared.known.contains(&request.from);
+        let capability = request.capability.as_str();
+        let is_served = shared.served.contains_key(capability);
+        let measured = Measured {
+            from: if is_known { request.from.as_str() } else { OTHER },
+            to: shared.address.as_str(),
+            capability: if is_served { capability } else { OTHER },
+            transport: self.transport.kind(),
+            side: "agent",
+        };
+        let outcome = outcome.as_ref().map_or_else(|fault| fault.code.as_str(), |_| "ok");
+        shared.meters.request(&measured, outcome, begin.elapsed());
     }
 
     async fn handle(&self, envelope: AgentRpcEnvelope, delivery: Delivery) {
@@ -97,9 +154,11 @@ impl Intake {
             let responded = shared.respond(Respond::to(&request, way_back), answer, ends).await;
             return conclude(responded, delivery).await;
         }
+        let begin = Instant::now();
         let served = shared.served.get(capability).map(|served| &served.handle);
         let Some(handle) = served.or(shared.unknown.as_ref()) else {
             let answer = Err(runtime_capabilities::no_capability(capability));
+            self.measure(&request, &answer, begin);
             let responded = shared.respond(Respond::to(&request, way_back), answer, ends).await;
             return conclude(responded, delivery).await;
         };
@@ -107,6 +166,10 @@ impl Intake {
         let claim = match shared.turn(&request, ends).await {
             Turn::Run(claim) => claim,
             Turn::Answer { answer, replayed } => {
+                if replayed {
+                    shared.meters.dedupe_hit();
+                }
+                self.measure(&request, &answer, begin);
                 let mut respond = Respond::to(&request, way_back);
                 respond.replayed = replayed;
                 return conclude(shared.respond(respond, answer, ends).await, delivery).await;
@@ -117,27 +180,100 @@ impl Intake {
             Turn::Release => return,
         };
 
-        let (context, mut early) = self.context(&request, ends, claim.transaction());
+        let (context, outgoing) = self.context(&request, ends, claim.transaction());
+        let Outgoing { mut early, progress } = outgoing;
         let payload = request.payload.clone().unwrap_or(Payload::null());
         let run = self.in_a_place(ends, handler::run(handle, context, payload, ends));
-        let mut run = std::pin::pin!(run);
+        // Progress is published beside the handler; its number is the final answer's less one.
+        let done = CancellationToken::new();
+        let told = self.tell_progress(&request, way_back, progress, &done, ends);
+        let run = async {
+            let answer = run.await;
+            done.cancel();
+            answer
+        };
+        let (mut told, mut run) = (std::pin::pin!(told), std::pin::pin!(run));
+        let (mut last, mut may_finish) = (None, true);
         // An early answer goes out while the handler works on; the first answer counts.
-        let responded = tokio::select! {
-            biased;
-            Ok(answer) = &mut early => {
-                let answered = self.answer(&request, way_back, claim, Ok(answer), ends);
-                tokio::join!(answered, &mut run).0
-            }
-            answer = &mut run => {
-                // Begun by nobody: it goes back.
-                let Some(answer) = answer else { return };
-                // An answer that is given from now on is too late, and is told so.
-                early.close();
-                let answer = early.try_recv().map_or(answer, Ok);
-                self.answer(&request, way_back, claim, answer, ends).await
+        let responded = loop {
+            tokio::select! {
+                biased;
+                number = &mut told, if last.is_none() => last = Some(number),
+                answer = &mut early, if may_finish => {
+                    let Ok(answer) = answer else {
+                        // The handler has let its context go, and works on.
+                        may_finish = false;
+                        continue;
+                    };
+                    done.cancel();
+                    let answered = async {
+                        let number = match last {
+                            Some(number) => number,
+                            None => told.await,
+                        };
+                        let answer = Ok(answer);
+                        self.measure(&request, &answer, begin);
+                        self.answer(&request, way_back, number, claim, answer, ends).await
+                    };
+                    break tokio::join!(answered, &mut run).0;
+                }
+                answer = &mut run => {
+                    let answer = match answer {
+                        Placed::Ran(answer) => answer,
+                        Placed::TooLate => {
+                            // Nothing has run: the key stays free for whoever asks again.
+                            drop(claim);
+                            let message = "the deadline passed before a handler was free";
+                            let late = Err(Fault::new(codes::DEADLINE_EXCEEDED, message));
+                            self.measure(&request, &late, begin);
+                            break shared.respond(Respond::to(&request, way_back), late, ends).await;
+                        }
+                        // It goes back.
+                        Placed::Stopped => return,
+                    };
+                    // An answer that is given from now on is too late, and is told so.
+                    early.close();
+                    let finished = may_finish.then(|| early.try_recv().ok()).flatten();
+                    let answer = finished.map_or(answer, Ok);
+                    let number = match last {
+                        Some(number) => number,
+                        None => told.await,
+                    };
+                    self.measure(&request, &answer, begin);
+                    break self.answer(&request, way_back, number, claim, answer, ends).await;
+                }
             }
         };
         conclude(responded, delivery).await;
+    }
+
+    /// Publishes progress until the handler is done; the number of the final answer, where the
+    /// caller takes several.
+    async fn tell_progress(
+        &self,
+        request: &AgentRpcEnvelope,
+        way_back: Option<&WayBack>,
+        progress: Option<mpsc::Receiver<Payload>>,
+        done: &CancellationToken,
+        ends: Instant,
+    ) -> Option<u64> {
+        let mut progress = progress?;
+        let mut number = 1;
+        loop {
+            let payload = tokio::select! {
+                biased;
+                payload = progress.recv() => payload,
+                () = done.cancelled() => {
+                    progress.close();
+                    progress.recv().await
+                }
+            };
+            let Some(payload) = payload else { return Some(number) };
+            let mut respond = Respond::to(request, way_back);
+            respond.number = Some(Number { number, is_final: false });
+            self.shared.respond(respond, Ok(payload), ends).await;
+            number += 1;
+        }
     }
 
     /// Stores an answer, then publishes it. What could not be stored is not answered: the request
@@ -146,6 +282,7 @@ impl Intake {
         &self,
         request: &AgentRpcEnvelope,
         way_back: Option<&WayBack>,
+        number: Option<u64>,
         claim: Box<dyn Claim>,
         answer: Result<Payload, Fault>,
         ends: Instant,
@@ -155,29 +292,27 @@ impl Intake {
             sleep(Duration::from_secs(1)).await;
             return Responded::Failed;
         }
-        self.shared.respond(Respond::to(request, way_back), answer, ends).await
+        let mut respond = Respond::to(request, way_back);
+        respond.number = number.map(|number| Number { number, is_final: true });
+        self.shared.respond(respond, answer, ends).await
     }
 
     /// Runs a handler in one of the agent's places, which is free again when it has returned: its
-    /// answer is published behind it, so that no slow confirm holds the next handler up. `None` if
-    /// the agent drains and it has not begun.
+    /// answer is published behind it, so that no slow confirm holds the next handler up.
     async fn in_a_place(
         &self,
         ends: Instant,
         run: impl Future<Output = Result<Payload, Fault>>,
-    ) -> Option<Result<Payload, Fault>> {
+    ) -> Placed {
         tokio::select! {
             biased;
-            () = self.shared.stop_intake.cancelled() => None,
+            () = self.shared.stop_intake.cancelled() => Placed::Stopped,
             place = self.shared.places.acquire() => {
                 let answer = run.await;
                 drop(place);
-                Some(answer)
+                Placed::Ran(answer)
             }
-            () = sleep_until(ends) => {
-                let message = "the deadline passed before a handler was free";
-                Some(Err(Fault::new(codes::DEADLINE_EXCEEDED, message)))
-            }
+            () = sleep_until(ends) => Placed::TooLate,
         }
     }
 
@@ -186,7 +321,7 @@ impl Intake {
         request: &AgentRpcEnvelope,
         ends: Instant,
         transaction: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> (Context, tokio::sync::oneshot::Receiver<Payload>) {
+    ) -> (Context, Outgoing) {
         let shared = &self.shared;
         let client = shared
             .client
@@ -207,6 +342,11 @@ impl Intake {
             let served = shared.served.get(capability).map(|served| &served.handle);
             served.or(shared.unknown.as_ref()).filter(|_| for_one_worker)
         });
+        shared.bus.tell(|| BusEvent::Event {
+            from: event.from.clone(),
+            capability: event.capability.clone(),
+            payload: event.payload.clone().unwrap_or(Payload::null()),
+        });
         let Some(handle) = handle else {
             debug!("nobody handles this event");
             return accept(delivery).await;
@@ -223,10 +363,17 @@ impl Intake {
             },
         };
         let transaction = claim.as_ref().and_then(|claim| claim.transaction());
-        let (context, _early) = self.context(event, ends, transaction);
+        let (context, _outgoing) = self.context(event, ends, transaction);
         let payload = event.payload.clone().unwrap_or(Payload::null());
         let run = handler::run(handle, context, payload, ends);
-        let Some(answer) = self.in_a_place(ends, run).await else { return };
+        let answer = match self.in_a_place(ends, run).await {
+            Placed::Ran(answer) => answer,
+            Placed::TooLate => {
+                warn!("an event's deadline passed before a handler was free");
+                return accept(delivery).await;
+            }
+            Placed::Stopped => return,
+        };
         if let Err(fault) = &answer {
             warn!(code = fault.code, "an event's handler failed");
         }
@@ -238,79 +385,6 @@ impl Intake {
         }
         accept(delivery).await;
     }
-
-    async fn refuse(&self, refused: Refused, delivery: Delivery) {
-        match refused {
-            Refused::Invalid(error) => {
-                self.bury(delivery, "invalid-envelope", &error.to_string()).await;
-            }
-            Refused::WrongRecipient(claims) => {
-                let detail = format!("a {} for {}", claims.kind.as_str(), claims.to.shown());
-                self.bury(delivery, "wrong-recipient", &detail).await;
-            }
-            Refused::OtherTenant(claims) => {
-                let (from, message_id) = (claims.from.shown(), claims.message_id.shown());
-                warn!(target: "agent_rpc::audit", %from, %message_id, "tenant-mismatch");
-                accept(delivery).await;
-            }
-            Refused::Auth(claims, rejection) => {
-                let (from, message_id) = (claims.from.shown(), claims.message_id.shown());
-                let reason = rejection.reason.code();
-                warn!(target: "agent_rpc::audit", %from, %message_id, reason, "auth-rejected");
-                let fault = Fault::new(codes::AUTH_REJECTED, reason);
-                self.answer_refused(&claims, &delivery, fault).await;
-                self.bury(delivery, "auth-rejected", reason).await;
-            }
-            Refused::Late(claims) => {
-                debug!(message_id = %claims.message_id.shown(), "it came too late");
-                let fault = Fault::new(codes::DEADLINE_EXCEEDED, "it arrived after its deadline");
-                self.answer_refused(&claims, &delivery, fault).await;
-                accept(delivery).await;
-            }
-        }
-    }
-
-    async fn answer_refused(&self, claims: &AgentRpcEnvelope, delivery: &Delivery, fault: Fault) {
-        if claims.kind != Kind::Request || !self.shared.refusals.allows() {
-            return;
-        }
-        let way_back = self.shared.way_back(claims, &self.transport, delivery.reply());
-        let respond = Respond::to(claims, way_back.as_ref());
-        self.shared.respond(respond, Err(fault), Instant::now()).await;
-    }
-
-    /// Puts a message into the dead letters, then takes it off the broker. Where that fails it is
-    /// held a while and released: nothing is lost. But a place for dead letters that is full, or is
-    /// not there, must not stop the agent: then it is told here, and gone.
-    async fn bury(&self, delivery: Delivery, reason: &str, detail: &str) {
-        warn!(reason, detail, topic = %self.topic, "a dead letter");
-        if self.admission.role == Role::Events {
-            // Every listener has a copy of its own.
-            return accept(delivery).await;
-        }
-        let raw = dead_letters::without_token(delivery.bytes());
-        let publish = async |detail: &str, raw: &Bytes| {
-            let (transport, topic) = (&*self.transport, &self.topic);
-            let letter = dead_letters::letter(&self.shared, topic, &delivery, reason, detail, raw);
-            transport.publish(&topic.dead_letters(), &letter).await
-        };
-        let mut buried = publish(detail, &raw).await;
-        if buried.as_ref().is_err_and(|error| error.kind() == TransportErrorKind::TooLarge) {
-            let detail = format!("{detail} ({} bytes, too many to keep)", raw.len());
-            buried = publish(&detail, &Bytes::new()).await;
-        }
-        match buried.map_err(|error| error.kind()) {
-            Ok(()) => accept(delivery).await,
-            Err(kind @ (TransportErrorKind::NoReceiver | TransportErrorKind::Full)) => {
-                warn!(reason, ?kind, "a dead letter was not kept");
-                accept(delivery).await;
-            }
-            Err(kind) => {
-                warn!(?kind, "a dead letter was not published");
-                sleep(Duration::from_secs(1)).await;
-            }
-        }
-    }
 }
 
 async fn conclude(responded: Responded, delivery: Delivery) {
@@ -321,7 +395,7 @@ async fn conclude(responded: Responded, delivery: Delivery) {
     }
 }
 
-async fn accept(delivery: Delivery) {
+pub(super) async fn accept(delivery: Delivery) {
     if let Err(error) = delivery.accept().await {
         debug!(%error, "a delivery could not be accepted");
     }

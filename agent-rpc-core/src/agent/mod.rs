@@ -7,18 +7,20 @@
 mod admission;
 mod builder;
 mod context;
-mod dead_letters;
 mod handler;
 mod intake;
 mod once;
+mod refuse;
+mod replay;
 mod respond;
 mod runtime_capabilities;
 
 pub use builder::AgentBuilder;
 pub use context::Context;
+pub use replay::ReplayError;
 pub use runtime_capabilities::Description;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +31,17 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::bus::Bus;
 use crate::client::{CallError, Client};
+use crate::dead_letters::DeadLetters;
 use crate::handled::Handled;
+use crate::meters::Meters;
 use crate::surroundings::Surroundings;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::trust::Trust;
 use crate::wire::{
     AgentAddress, AgentId, AgentRpcEnvelope, Auth, Capability, CorrelationId, Headers, Kind,
-    Limits, MessageId, Payload, TenantId, TenantName, Topic,
+    Limits, MessageId, Payload, TenantId, TenantName, Topic, TransportKind,
 };
 use handler::{Handle, Served};
 use respond::RefusalRate;
@@ -67,6 +72,16 @@ struct Shared {
     /// Places for running handlers.
     places: Semaphore,
     refusals: RefusalRate,
+    /// Where dead letters go; beside the inbox that they came from unless set.
+    dead_letters: Option<Arc<dyn DeadLetters>>,
+    /// How often a message may be handed out.
+    max_attempts: u32,
+    bus: Bus,
+    meters: Meters,
+    /// Who may be named in figures: the peers of the agent's client.
+    known: BTreeSet<AgentAddress>,
+    /// Where answers may go besides the responses topic of whoever asks.
+    reply_allowed: Vec<(TransportKind, Topic)>,
     transports: Vec<Arc<dyn RpcTransport>>,
     client: Option<Client>,
     tasks: TaskTracker,
@@ -86,6 +101,12 @@ impl Agent {
     #[must_use]
     pub fn id(&self) -> &AgentId {
         &self.shared.id
+    }
+
+    /// The local bus, on which the events that this agent hears arrive.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.shared.bus
     }
 
     /// Tells everyone who listens to this agent's events, on every transport that it serves.

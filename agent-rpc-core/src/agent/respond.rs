@@ -11,8 +11,8 @@ use tracing::{debug, warn};
 use super::Shared;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::wire::{
-    AgentRpcEnvelope, Auth, Excess, Fault, Headers, Kind, Payload, Topic, answer_payload, codes,
-    reserved,
+    AgentRpcEnvelope, Auth, BrokerAddress, Excess, Fault, Headers, Kind, Payload, Topic,
+    answer_payload, codes, reserved,
 };
 
 /// What became of an answer.
@@ -36,11 +36,19 @@ pub(super) struct Respond<'a> {
     way_back: Option<&'a WayBack>,
     /// Whether the answer was stored before this request came.
     pub(super) replayed: bool,
+    /// Its place in a stream, for a caller that takes several.
+    pub(super) number: Option<Number>,
+}
+
+/// An answer's place in a stream.
+pub(super) struct Number {
+    pub(super) number: u64,
+    pub(super) is_final: bool,
 }
 
 impl<'a> Respond<'a> {
     pub(super) fn to(request: &'a AgentRpcEnvelope, way_back: Option<&'a WayBack>) -> Self {
-        Self { request, way_back, replayed: false }
+        Self { request, way_back, replayed: false, number: None }
     }
 }
 
@@ -58,13 +66,16 @@ impl Shared {
         };
         // `replyTo` is the sender's word: an inbox must be no reflector. Only the responses topic
         // of `from`, and what is below it, is answered: `…responses-x.requests` is a tenant's.
-        let own = Topic::responses(&request.from.id().ok()?, self.tenant.as_ref());
+        let own = request.from.id().map(|id| Topic::responses(&id, self.tenant.as_ref()));
         let topic = reply_to.topic().ok()?;
         let transport = std::iter::once(via)
             .chain(&self.transports)
             .find(|transport| transport.kind() == reply_to.kind());
         match transport {
-            Some(transport) if is_below(&topic, &own) => {
+            Some(transport)
+                if own.is_ok_and(|own| is_below(&topic, &own))
+                    || self.is_allowed(reply_to, &topic) =>
+            {
                 Some(WayBack { transport: Arc::clone(transport), topic })
             }
             _ => {
@@ -73,6 +84,11 @@ impl Shared {
                 None
             }
         }
+    }
+
+    fn is_allowed(&self, reply_to: &BrokerAddress, topic: &Topic) -> bool {
+        let mut allowed = self.reply_allowed.iter();
+        allowed.any(|(kind, prefix)| *kind == reply_to.kind() && is_below(topic, prefix))
     }
 
     /// Publishes an answer, again and again while the broker is away, until nobody waits for it
@@ -112,8 +128,9 @@ impl Shared {
                 return Responded::Done;
             }
             tokio::select! {
-                () = sleep(pause) => pause = (pause * 2).min(Duration::from_secs(1)),
+                biased;
                 () = self.stop_handlers.cancelled() => return Responded::Failed,
+                () = sleep(pause) => pause = (pause * 2).min(Duration::from_secs(1)),
             }
         }
     }
@@ -150,6 +167,12 @@ impl Shared {
         let mut headers = Headers::new();
         if respond.replayed {
             headers.insert(reserved::REPLAYED, "true").expect("a reserved name");
+        }
+        if let Some(Number { number, is_final }) = respond.number {
+            headers.insert(reserved::SEQUENCE, number.to_string()).expect("a reserved name");
+            if is_final {
+                headers.insert(reserved::FINAL, "true").expect("a reserved name");
+            }
         }
         let payload = answer_payload(answer).unwrap_or_else(|error| {
             let fault = Fault::new(codes::HANDLER_ERROR, format!("the answer: {error}"));

@@ -7,19 +7,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::{Instrument, info_span, warn};
 
 use super::pending::{Place, Refusal};
+use super::record::CallRecord;
 use super::request::{Reply, Request};
+use super::ways::{Way, ways};
 use super::{CallError, Client, Expected, Shared, Signal};
-use crate::transport::{Frame, LinkState, RpcTransport, TransportError, TransportErrorKind};
+use crate::bus::BusEvent;
+use crate::meters::Measured;
+use crate::transport::{
+    Delivery, Frame, LinkState, RpcTransport, TransportError, TransportErrorKind,
+};
 use crate::wire::{
-    AgentAddress, AgentRpcEnvelope, Auth, Capability, CorrelationId, Deadline, Headers, Kind,
-    MessageId, Payload, Topic, answer_of, codes,
+    AgentAddress, AgentRpcEnvelope, Auth, BrokerAddress, Capability, CorrelationId, Deadline,
+    Headers, Kind, MessageId, Payload, Received, Topic, answer_of, reserved,
 };
 
 /// No call waits longer, and none shorter than a millisecond.
 const LONGEST: Duration = Duration::from_secs(600);
 const SHORTEST: Duration = Duration::from_millis(1);
+
+/// How long a request that could not be sent once more waits for the next try.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// A request that is complete: everything that can be wrong without a broker has been checked.
 pub(super) struct Call {
@@ -28,12 +38,6 @@ pub(super) struct Call {
     ways: Vec<Way>,
     begin: Instant,
     end: Instant,
-}
-
-/// One way to the agent.
-struct Way {
-    transport: Arc<dyn RpcTransport>,
-    topic: Topic,
 }
 
 /// How one way ended that brought no answer.
@@ -125,9 +129,62 @@ impl Call {
     }
 
     /// Sends the request and waits for its answer.
-    pub(super) async fn answered(mut self) -> Result<Reply<Payload>, CallError> {
+    pub(super) async fn answered(self) -> Result<Reply<Payload>, CallError> {
         // Registered before publishing: a fast agent can answer before `publish` returns.
-        let mut place = Box::pin(self.register()?);
+        let place = self.register()?;
+        self.answered_in(place).await
+    }
+
+    /// Takes a place now, and does the rest behind: the outcome is told on the bus.
+    pub(super) fn in_background(self) -> Result<CorrelationId, CallError> {
+        let (id, place, shared) = (self.id(), self.register()?, Arc::clone(&self.shared));
+        let (bus, correlation_id) = (shared.bus.clone(), id.clone());
+        shared.tasks.spawn(async move {
+            let begin = self.begin;
+            let outcome = self.answered_in(place).await;
+            let record = CallRecord::new(outcome, Some(correlation_id), begin.elapsed());
+            bus.tell(|| BusEvent::Response(record));
+        });
+        Ok(id)
+    }
+
+    /// Waits in a place that was taken, in a span of its own, and measures how it ends.
+    async fn answered_in(
+        self,
+        place: Place<Expected, Signal>,
+    ) -> Result<Reply<Payload>, CallError> {
+        let span = info_span!(
+            "rpc",
+            message_id = %self.envelope.message_id,
+            correlation_id = %self.envelope.correlation_id,
+            from = %self.envelope.from,
+            to = %self.envelope.to,
+            capability = %self.envelope.capability,
+        );
+        let (shared, begin) = (Arc::clone(&self.shared), self.begin);
+        let (to, capability) = (self.envelope.to.clone(), self.envelope.capability.clone());
+        let transport = self.ways[0].transport.kind();
+        shared.meters.pending(|| shared.pending.len());
+        let outcome = self.sent_and_answered(place).instrument(span).await;
+        shared.meters.pending(|| shared.pending.len());
+        let measured = Measured {
+            from: shared.address.as_str(),
+            to: to.as_str(),
+            capability: capability.as_str(),
+            transport,
+            side: "caller",
+        };
+        let code = outcome.as_ref().map_or_else(CallError::code, |_| "ok");
+        shared.meters.request(&measured, code, begin.elapsed());
+        outcome
+    }
+
+    async fn sent_and_answered(
+        mut self,
+        place: Place<Expected, Signal>,
+    ) -> Result<Reply<Payload>, CallError> {
+        let mut place = Box::pin(place);
+        self.trace();
         let (mut transmission, mut sent, mut open, mut failure) = (0, false, false, None);
         for nth in self.attempts() {
             match self.exchange(nth, place.as_mut(), &mut transmission).await? {
@@ -159,7 +216,21 @@ impl Call {
         }
     }
 
-    fn register(&self) -> Result<Place<Expected, Signal>, CallError> {
+    /// Carries the current trace on, unless the caller or the chain has set one.
+    fn trace(&mut self) {
+        let headers = &mut self.envelope.headers;
+        if headers.get(reserved::TRACEPARENT).is_none()
+            && let Some(trace) = &self.shared.surroundings.trace
+            && let Some((parent, state)) = trace.current()
+        {
+            headers.insert(reserved::TRACEPARENT, parent).expect("a reserved name");
+            if let Some(state) = state {
+                headers.insert(reserved::TRACESTATE, state).expect("a reserved name");
+            }
+        }
+    }
+
+    pub(super) fn register(&self) -> Result<Place<Expected, Signal>, CallError> {
         let expected = Expected {
             from: self.envelope.to.clone(),
             capability: self.envelope.capability.clone(),
@@ -168,6 +239,48 @@ impl Call {
             Refusal::Full => CallError::Busy,
             Refusal::Closed => CallError::Abandoned { sent: false },
         })
+    }
+
+    /// The first way whose link is up, or the last.
+    pub(super) fn first_way(&self) -> (Arc<dyn RpcTransport>, Topic) {
+        let Way { transport, topic } = &self.ways[self.attempts()[0]];
+        (Arc::clone(transport), topic.clone())
+    }
+
+    /// When it ends, whatever happens.
+    pub(super) fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// The topic at, or below, which the caller is answered.
+    pub(super) fn responses(&self) -> Topic {
+        Topic::responses(&self.shared.agent, self.shared.tenant.as_ref())
+    }
+
+    /// Whether this answers the call: it comes from who was asked, for us, in our tenant.
+    pub(super) fn is_answered_by(&self, answer: &AgentRpcEnvelope) -> bool {
+        answer.correlation_id == self.envelope.correlation_id
+            && answer.capability == self.envelope.capability
+            && answer.from.is_for(&self.envelope.to)
+            && answer.to.is_for(&self.shared.address)
+            && answer.tenant_id == self.shared.tenant_id
+    }
+
+    /// Reads an answer and checks its proof; the log tells why not.
+    pub(super) async fn believed(&self, delivery: &Delivery) -> Option<AgentRpcEnvelope> {
+        let Shared { trust, limits, .. } = &*self.shared;
+        let received = Received::decode(delivery.bytes().clone(), limits);
+        let received = received
+            .inspect_err(|error| warn!(%error, "what came to a reply inbox is no envelope"))
+            .ok()?;
+        match trust.verify(&received, delivery.vouched()).await {
+            Ok(()) => Some(received.trust()),
+            Err(rejection) => {
+                let (from, reason) = (received.claims().from.shown(), rejection.reason.code());
+                warn!(%from, reason, "an answer was not believed");
+                None
+            }
+        }
     }
 
     /// The ways to try, in their order: one whose link is down is passed over, but for the last.
@@ -209,7 +322,7 @@ impl Call {
             frame.transmission = *transmission;
             *transmission += 1;
             let mut publish = transport.publish(topic, &frame);
-            let mut published = false;
+            let (mut published, mut again) = (false, None);
             loop {
                 // Confirm and answer side by side: an answer that overtakes the confirm ends it.
                 tokio::select! {
@@ -224,10 +337,12 @@ impl Call {
                         None => Err(CallError::Abandoned { sent: true }),
                     },
                     result = &mut publish, if !published => match result {
-                        // What is sent once more need not arrive: its first copy has.
                         Err(error) if !sent_before => return Ok(Err(Dead::Failed(error))),
-                        _ => published = true,
+                        // What is sent once more must arrive too: the first answer may be lost.
+                        Err(_) => (published, again) = (true, Some(Instant::now() + AGAIN)),
+                        Ok(()) => published = true,
                     },
+                    () = sleep_until(again.unwrap_or(until)), if again.is_some() => break,
                     gap = gaps.changed(), if published => match gap {
                         Ok(()) => break,
                         Err(_) => return Ok(Err(Dead::Deaf { sent: true })),
@@ -239,14 +354,22 @@ impl Call {
         }
     }
 
-    /// The frame for one way, within what the limits and the broker take.
+    /// The frame for one way.
     async fn frame(&mut self, nth: usize) -> Result<Frame, CallError> {
+        let transport = Arc::clone(&self.ways[nth].transport);
+        let inbox = self.shared.reply_inbox(&transport);
+        let reply_to = inbox.and_then(|inbox| inbox.address.clone());
+        self.frame_to(&transport, reply_to.filter(|_| self.envelope.kind == Kind::Request)).await
+    }
+
+    /// The frame for a transport, within what the limits and the broker take.
+    pub(super) async fn frame_to(
+        &mut self,
+        transport: &Arc<dyn RpcTransport>,
+        reply_to: Option<BrokerAddress>,
+    ) -> Result<Frame, CallError> {
+        self.envelope.reply_to = reply_to;
         let Shared { trust, limits, .. } = &*self.shared;
-        let Way { transport, .. } = &self.ways[nth];
-        if self.envelope.kind == Kind::Request {
-            let inbox = self.shared.reply_inbox(transport);
-            self.envelope.reply_to = inbox.and_then(|inbox| inbox.address.clone());
-        }
         let bytes = trust
             .seal(&self.envelope, limits)
             .await
@@ -279,27 +402,4 @@ impl Call {
             Err(error) => Err(CallError::Answer(error.to_string())),
         }
     }
-}
-
-fn ways(shared: &Shared, to: &AgentAddress) -> Result<Vec<Way>, CallError> {
-    let unroutable = |code, detail| CallError::Unroutable { code, detail };
-    let routes = shared.peers.routes(to).filter(|routes| !routes.is_empty());
-    let routes = routes
-        .ok_or_else(|| unroutable(codes::NO_PEER, format!("{to} is not in the peer table")))?;
-    let mut ways = Vec::with_capacity(routes.len());
-    for route in routes {
-        let Some(transport) = route.transport() else { continue };
-        let topic = shared.topic_of(to, route.requests()).ok_or_else(|| {
-            let detail =
-                format!("{to} cannot build a topic: give its route one with `requests_at`");
-            unroutable(codes::NO_PEER, detail)
-        })?;
-        ways.push(Way { transport: Arc::clone(transport), topic });
-    }
-    if ways.is_empty() {
-        let kinds: Vec<_> = routes.iter().map(|route| route.kind().scheme()).collect();
-        let detail = format!("{to} is reached over {}, which is not plugged in", kinds.join(", "));
-        return Err(unroutable(codes::NO_TRANSPORT, detail));
-    }
-    Ok(ways)
 }

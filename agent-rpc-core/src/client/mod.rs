@@ -3,6 +3,7 @@
 //! A call takes its place in the registry of pending calls before anything is sent, is published,
 //! and waits for its answer under one deadline. Dropping it gives the place up and tells nobody.
 
+mod ask_all;
 mod call;
 mod call_error;
 mod peers;
@@ -12,7 +13,10 @@ mod replies;
 mod request;
 mod scope;
 mod start;
+mod stream;
+mod ways;
 
+pub use ask_all::{AskAll, Asked};
 pub use call_error::CallError;
 pub use peers::{PeerTable, Route};
 #[doc(hidden)]
@@ -21,7 +25,9 @@ pub use record::{CallRecord, CallStatus};
 pub use request::{Post, Reply, Request, Typed};
 pub(crate) use scope::Scope;
 pub use start::{ClientBuilder, StartError};
+pub use stream::{Answers, StreamItem};
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +38,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::bus::Bus;
+use crate::meters::Meters;
 use crate::surroundings::Surroundings;
 use crate::transport::RpcTransport;
 use crate::trust::Trust;
@@ -74,6 +82,8 @@ struct Shared {
     trust: Arc<dyn Trust>,
     surroundings: Surroundings,
     pending: Arc<Pending<Expected, Signal>>,
+    bus: Bus,
+    meters: Meters,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -137,6 +147,38 @@ impl Client {
         Ok(reply.value)
     }
 
+    /// Asks several agents the same; await the result, or first refine it.
+    ///
+    /// ```no_run
+    /// # use agent_rpc_core::client::Client;
+    /// # async fn example(client: Client) {
+    /// let opinions = client.ask_all(client.role("reviewers"), "review-pr", &"pr/7");
+    /// for (agent, answer) in opinions.typed::<String>().await {
+    ///     println!("{agent}: {answer:?}");
+    /// }
+    /// # }
+    /// ```
+    pub fn ask_all<A: AsRef<str>, T: Serialize + ?Sized>(
+        &self,
+        to: impl IntoIterator<Item = A>,
+        capability: &str,
+        payload: &T,
+    ) -> AskAll {
+        AskAll::new(self, to, capability, &Payload::from_serialize(payload))
+    }
+
+    /// The agents that serve a role in the peer table; none if nobody does.
+    #[must_use]
+    pub fn role(&self, role: &str) -> Vec<AgentAddress> {
+        self.shared.peers.role(role).to_vec()
+    }
+
+    /// The local bus, on which the answers to background calls arrive.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.shared.bus
+    }
+
     /// The agent that this client calls as.
     #[must_use]
     pub fn agent(&self) -> &AgentId {
@@ -156,6 +198,11 @@ impl Client {
         self.shared.stop.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+    }
+
+    /// The agents in the peer table.
+    pub(crate) fn peer_addresses(&self) -> BTreeSet<AgentAddress> {
+        self.shared.peers.iter().map(|(agent, _)| agent.clone()).collect()
     }
 
     /// This client, for calls made in the course of a request.

@@ -54,6 +54,7 @@ impl Route {
 #[derive(Debug, Clone, Default)]
 pub struct PeerTable {
     peers: BTreeMap<AgentAddress, Vec<Route>>,
+    roles: BTreeMap<String, Vec<AgentAddress>>,
 }
 
 impl PeerTable {
@@ -66,6 +67,17 @@ impl PeerTable {
     /// Adds a route to an agent, behind those that it has.
     pub fn add(&mut self, agent: AgentAddress, route: Route) {
         self.peers.entry(agent).or_default().push(route);
+    }
+
+    /// Says that an agent serves a role, beside those that do.
+    pub fn add_role(&mut self, role: impl Into<String>, agent: AgentAddress) {
+        self.roles.entry(role.into()).or_default().push(agent);
+    }
+
+    /// The agents that serve a role, in the order in which they were added.
+    #[must_use]
+    pub fn role(&self, role: &str) -> &[AgentAddress] {
+        self.roles.get(role).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The agents, with their routes.

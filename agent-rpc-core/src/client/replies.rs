@@ -11,6 +11,7 @@ use tracing::{debug, warn};
 
 use super::pending::{Pending, Settled};
 use super::{Expected, Shared, Signal};
+use crate::meters::Meters;
 use crate::transport::{Arrival, Delivery, Inbox};
 use crate::trust::Trust;
 use crate::wire::{
@@ -27,6 +28,7 @@ pub(super) struct Replies {
     pending: Arc<Pending<Expected, Signal>>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    meters: Meters,
     /// Tells the calls of gaps.
     gaps: watch::Sender<u64>,
     /// How many reply inboxes are left.
@@ -43,6 +45,7 @@ impl Replies {
             pending: Arc::clone(&shared.pending),
             stop: shared.stop.clone(),
             tasks: shared.tasks.clone(),
+            meters: shared.meters.clone(),
             gaps,
             live,
         }
@@ -60,6 +63,7 @@ impl Replies {
                 Some(Ok(Arrival::Bounced(message_id))) => self.bounced(&message_id),
                 Some(Ok(Arrival::Gap)) => {
                     warn!("answers may have been lost: what is pending is sent once more");
+                    self.meters.gap();
                     self.gaps.send_modify(|gaps| *gaps += 1);
                 }
                 Some(Err(error)) => {
@@ -80,8 +84,9 @@ impl Replies {
             Err(error) => warn!(%error, "what came to a reply inbox is no envelope"),
             Ok(received) => {
                 let verified = tokio::select! {
-                    verified = self.trust.verify(&received, delivery.vouched()) => verified,
+                    biased;
                     () = self.stop.cancelled() => return,
+                    verified = self.trust.verify(&received, delivery.vouched()) => verified,
                 };
                 match verified {
                     Ok(()) => self.settle(received.trust()),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::call::Call;
 use super::record::CallRecord;
+use super::stream::Answers;
 use super::{CallError, Client};
 use crate::wire::{CorrelationId, Kind, Payload, PayloadError, reserved};
 
@@ -39,6 +40,7 @@ pub struct Request {
     pub(super) payload: Result<Payload, PayloadError>,
     pub(super) timeout: Option<Duration>,
     pub(super) headers: Vec<(String, String)>,
+    inactivity: Option<Duration>,
 }
 
 impl Request {
@@ -49,7 +51,15 @@ impl Request {
         payload: Result<Payload, PayloadError>,
     ) -> Self {
         let (to, capability) = (to.to_owned(), capability.to_owned());
-        Self { client, to, capability, payload, timeout: None, headers: Vec::new() }
+        Self {
+            client,
+            to,
+            capability,
+            payload,
+            timeout: None,
+            headers: Vec::new(),
+            inactivity: None,
+        }
     }
 
     /// How long the whole call may take, publishing included. Held between 1 ms and 10 min; zero
@@ -75,9 +85,33 @@ impl Request {
         Typed { request: self, value: PhantomData }
     }
 
+    /// Takes several answers: progress of type `P`, then a final one of type `F`. The agent may be
+    /// silent for 30 s, or for what [`Request::inactivity`] sets; the timeout is the hard cap.
+    ///
+    /// The request is sent when the stream is first polled.
+    pub fn stream<P: DeserializeOwned, F: DeserializeOwned>(self) -> Answers<P, F> {
+        let inactivity = self.inactivity.unwrap_or(Duration::from_secs(30));
+        Answers::new(self.header(reserved::STREAM, "accept"), inactivity)
+    }
+
+    /// How long the agent may be silent in a stream; each answer begins it anew.
+    pub fn inactivity(mut self, time: Duration) -> Self {
+        self.inactivity = Some(time);
+        self
+    }
+
     /// Sends it and waits for no answer: one worker of the agent takes it.
     pub fn fire_and_forget(self) -> Post {
         Post { request: self }
+    }
+
+    /// Sends it in the background. Its answer, timeout or abandonment arrives as an
+    /// `agent.rpc.response` on the [local bus](super::Client::bus): subscribe before you call this.
+    ///
+    /// # Errors
+    /// At once, if it cannot be made or the registry is full.
+    pub async fn in_background(self) -> Result<CorrelationId, CallError> {
+        Call::prepare(self, Kind::Request)?.in_background()
     }
 
     /// Sends it and waits for the answer; the outcome, good or bad, as a record.

@@ -14,6 +14,8 @@ use super::peers::{PeerTable, Route};
 use super::pending::Pending;
 use super::replies::Replies;
 use super::{Client, ReplyInbox, Shared};
+use crate::bus::Bus;
+use crate::meters::Meters;
 use crate::surroundings::Surroundings;
 use crate::transport::{Inbox, RpcTransport, Subscription, TransportError};
 use crate::trust::{Trust, TrustBroker};
@@ -65,6 +67,8 @@ pub struct ClientBuilder {
     timeout: Duration,
     max_pending: usize,
     surroundings: Surroundings,
+    bus: Bus,
+    metrics: bool,
 }
 
 /// Deliveries of answers that may be open at once: each is settled as soon as it is read.
@@ -81,6 +85,8 @@ impl ClientBuilder {
             timeout: Duration::from_secs(30),
             max_pending: 10_000,
             surroundings: Surroundings::default(),
+            bus: Bus::default(),
+            metrics: false,
         }
     }
 
@@ -93,6 +99,24 @@ impl ClientBuilder {
     /// Adds a route to an agent, behind those that it has.
     pub fn peer(mut self, agent: AgentAddress, route: Route) -> Self {
         self.peers.add(agent, route);
+        self
+    }
+
+    /// Says that an agent serves a role, for [`Client::ask_all`].
+    pub fn role(mut self, role: impl Into<String>, agent: AgentAddress) -> Self {
+        self.peers.add_role(role, agent);
+        self
+    }
+
+    /// Counts and measures calls through the `metrics` facade; off unless asked for.
+    pub fn metrics(mut self) -> Self {
+        self.metrics = true;
+        self
+    }
+
+    /// The local bus to tell of background calls; one of its own unless set.
+    pub fn bus(mut self, bus: Bus) -> Self {
+        self.bus = bus;
         self
     }
 
@@ -158,6 +182,7 @@ impl ClientBuilder {
             reply_inboxes.push(ReplyInbox { transport, address, gaps });
             loops.push((inbox, told));
         }
+        let meters = Meters::new(self.agent.as_str(), self.metrics);
         let shared = Arc::new(Shared {
             address: AgentAddress::of(&self.agent),
             tenant_id: self.tenant.as_ref().map(TenantId::from),
@@ -170,6 +195,8 @@ impl ClientBuilder {
             trust: self.trust,
             surroundings: self.surroundings,
             pending: Pending::new(self.max_pending),
+            bus: self.bus,
+            meters,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });

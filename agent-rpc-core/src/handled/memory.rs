@@ -28,12 +28,15 @@ struct Table {
     /// The same keys, the one that may be forgotten first in front.
     expiries: BTreeSet<(SystemTime, Key)>,
     bytes: usize,
+    claims: u64,
 }
 
 struct Entry {
     fingerprint: [u8; 32],
     keep_until: SystemTime,
     bytes: usize,
+    /// Tells this entry from one that an operator's replay has put in its place.
+    claim: u64,
     state: State,
 }
 
@@ -90,24 +93,44 @@ impl Handled for MemoryHandled {
                 State::Running(answer) => Begun::Running(Box::pin(joined(answer.clone()))),
             });
         }
-        let (tenant, from, name) = &key;
-        let texts = tenant.as_ref().map_or(0, String::len) + from.len() + name.len();
-        let bytes = OVERHEAD + 2 * texts;
+        let bytes = size_of_key(&key);
         if table.bytes + bytes > self.max_bytes {
             return Ok(Begun::Full);
         }
         let (sender, receiver) = watch::channel(None);
+        table.claims += 1;
+        let claim = table.claims;
         let entry = Entry {
             fingerprint: effect.fingerprint,
             keep_until: effect.keep_until,
             bytes,
+            claim,
             state: State::Running(receiver),
         };
         table.bytes += bytes;
         table.expiries.insert((effect.keep_until, key.clone()));
         table.entries.insert(key.clone(), entry);
         drop(table);
-        Ok(Begun::First(Box::new(MemoryClaim { store: self.clone(), key: Some(key), sender })))
+        let (store, key) = (self.clone(), Some(key));
+        Ok(Begun::First(Box::new(MemoryClaim { store, key, claim, sender })))
+    }
+
+    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
+        let key = (effect.tenant.clone(), effect.from.clone(), effect.key.clone());
+        let mut table = self.table();
+        table.remove(&key);
+        table.claims += 1;
+        let entry = Entry {
+            fingerprint: effect.fingerprint,
+            keep_until: effect.keep_until,
+            bytes: size_of_key(&key) + size_of(answer),
+            claim: table.claims,
+            state: State::Done(detached(answer)),
+        };
+        table.bytes += entry.bytes;
+        table.expiries.insert((effect.keep_until, key.clone()));
+        table.entries.insert(key, entry);
+        Ok(())
     }
 }
 
@@ -151,6 +174,7 @@ struct MemoryClaim {
     store: MemoryHandled,
     /// Taken when the claim is completed.
     key: Option<Key>,
+    claim: u64,
     sender: watch::Sender<Option<Answer>>,
 }
 
@@ -164,7 +188,7 @@ impl Claim for MemoryClaim {
         if let Some(key) = self.key.take() {
             let mut table = self.store.table();
             let table = &mut *table;
-            if let Some(entry) = table.entries.get_mut(&key) {
+            if let Some(entry) = table.entries.get_mut(&key).filter(|e| e.claim == self.claim) {
                 // The bound may be passed by this one answer: what has run must be remembered.
                 let size = size_of(answer);
                 entry.bytes += size;
@@ -180,7 +204,10 @@ impl Claim for MemoryClaim {
 impl Drop for MemoryClaim {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.store.table().remove(&key);
+            let mut table = self.store.table();
+            if table.entries.get(&key).is_some_and(|entry| entry.claim == self.claim) {
+                table.remove(&key);
+            }
         }
     }
 }
@@ -195,6 +222,10 @@ fn detached(answer: &Answer) -> Answer {
             Err(fault)
         }
     }
+}
+
+fn size_of_key((tenant, from, key): &Key) -> usize {
+    OVERHEAD + 2 * (tenant.as_ref().map_or(0, String::len) + from.len() + key.len())
 }
 
 fn size_of(answer: &Answer) -> usize {
@@ -283,6 +314,21 @@ mod tests {
         drop(claim);
         assert_eq!(joined.await, None);
         assert!(matches!(begin(&store, "k", 1, 0).await, Begun::First(_)));
+    }
+
+    #[tokio::test]
+    async fn what_an_operator_had_run_again_is_not_overwritten() {
+        let store = MemoryHandled::default();
+        let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
+        for key in ["1", "2"] {
+            store.replace(&effect(key, 1, 0), &answer(9)).await.unwrap();
+        }
+        one.complete(&answer(1)).await.unwrap();
+        drop(two);
+        for key in ["1", "2"] {
+            let begun = begin(&store, key, 1, 0).await;
+            assert!(matches!(begun, Begun::Done(stored) if stored == answer(9)), "{key}");
+        }
     }
 
     #[tokio::test]

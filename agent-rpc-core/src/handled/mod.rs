@@ -32,6 +32,12 @@ pub trait Handled: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// If the store cannot tell now: the request is held for a while and goes back.
     async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError>;
+
+    /// Stores the answer of an effect that an operator had run again, in place of what is stored.
+    ///
+    /// # Errors
+    /// If it could not be stored.
+    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError>;
 }
 
 /// What a store knows of an effect.

@@ -8,6 +8,10 @@ use crate::transport::Vouched;
 use crate::wire::{AgentRpcEnvelope, AuthRejection, Excess, Keyring, Limits, Received};
 
 /// Signs everything that is sent with one key, and believes what any key of the keyring signed.
+///
+/// Both sides verify: a caller whose keyring lacks the key that an agent signs with does not believe
+/// its answers, not even the one that says why it was refused, and times out. To rotate a key, let
+/// everybody accept the new one before anybody signs with it.
 #[derive(Debug, Clone)]
 pub struct SharedKeys {
     keyring: Keyring,

@@ -1,5 +1,24 @@
 //! The error codes of the protocol. They are an open set: an unknown one is passed through.
 
+/// The codes of this protocol that we know.
+pub(crate) const ALL: [&str; 15] = [
+    TIMEOUT,
+    ABANDONED,
+    BUSY,
+    NO_PEER,
+    NO_TRANSPORT,
+    NO_CAPABILITY,
+    INVALID_ENVELOPE,
+    SCHEMA_VIOLATION,
+    DEADLINE_EXCEEDED,
+    TENANT_MISMATCH,
+    AUTH_REJECTED,
+    PERMISSION_DENIED,
+    PUBLISH_FAILED,
+    KEY_CONFLICT,
+    HANDLER_ERROR,
+];
+
 /// The caller's deadline passed.
 pub const TIMEOUT: &str = "EAGENTRPC_TIMEOUT";
 /// The caller shut down, or lost its connection for good.

@@ -5,7 +5,7 @@ use std::fmt;
 use bytestring::ByteString;
 use serde::de::Deserialize;
 use serde::ser::Error as _;
-use serde::{Serialize, Serializer};
+use serde::{Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::json::{Ambiguity, Canonical, MAX_LEVELS, Scanner, Stop, Unwritable, to_canonical};
@@ -122,6 +122,14 @@ impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_str(&self.json).map_err(S::Error::custom)?;
         raw.serialize(serializer)
+    }
+}
+
+/// Whatever JSON a JSON deserialiser reads, made canonical.
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::from_json(raw.get()).map_err(serde::de::Error::custom)
     }
 }
 

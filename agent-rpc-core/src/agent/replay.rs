@@ -1,0 +1,85 @@
+//! Running a dead letter again: an operator's decision, which no frame can ask for.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::{Agent, handler};
+use crate::dead_letters::DeadLetter;
+use crate::handled::{Answer, Effect, StoreError};
+use crate::transport::Vouched;
+use crate::wire::{AuthRejection, DecodeError, Kind, Payload, Received};
+
+/// Why a dead letter cannot be run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// It still is no envelope.
+    Invalid(DecodeError),
+    /// It is for another agent, or another tenant.
+    Foreign,
+    /// Its sender is still not believed.
+    Auth(AuthRejection),
+    /// It asks for nothing that this agent serves.
+    NoHandler,
+    /// Its new outcome could not be stored.
+    Store(StoreError),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(error) => write!(f, "{error}"),
+            Self::Foreign => f.write_str("it is for another agent, or another tenant"),
+            Self::Auth(rejection) => write!(f, "{rejection}"),
+            Self::NoHandler => f.write_str("it asks for nothing that is served here"),
+            Self::Store(_) => f.write_str("its outcome was not stored"),
+        }
+    }
+}
+
+impl Error for ReplayError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Agent {
+    /// Runs a dead letter now: admitted but for its age, whether or not it was handled before. Its
+    /// outcome replaces what was stored for it, so that a caller that asks again gets this one; it
+    /// is also returned. Nothing is published: the caller has stopped waiting.
+    ///
+    /// # Errors
+    /// If it is still not admitted, or nothing here handles it.
+    pub async fn replay(&self, letter: &DeadLetter) -> Result<Answer, ReplayError> {
+        let shared = &self.shared;
+        let received = Received::decode(letter.raw.clone(), &shared.limits);
+        let received = received.map_err(ReplayError::Invalid)?;
+        let claims = received.claims();
+        if !claims.to.is_for(&shared.address) || claims.tenant_id != shared.tenant_id {
+            return Err(ReplayError::Foreign);
+        }
+        let verified = shared.trust.verify(&received, &Vouched::default()).await;
+        verified.map_err(ReplayError::Auth)?;
+        let request = received.trust();
+        let served = shared.served.get(request.capability.as_str()).map(|served| &served.handle);
+        let handle = served.or(shared.unknown.as_ref()).filter(|_| request.kind != Kind::Response);
+        let handle = handle.ok_or(ReplayError::NoHandler)?;
+
+        // Its own deadline has passed: it has the time of a request that sets none.
+        let ends = Instant::now() + shared.longest;
+        let (context, _outgoing) = Context::of(&request, ends, shared.client.clone(), None);
+        let payload = request.payload.clone().unwrap_or(Payload::null());
+        let answer = handler::run(handle, context, payload, ends).await;
+        let now = shared.surroundings.clock.now();
+        let effect = Effect::of(&request, now, now + Duration::from_secs(15 * 60));
+        shared.handled.replace(&effect, &answer).await.map_err(ReplayError::Store)?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,62 @@
+//! One question to several agents.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+use serde::de::DeserializeOwned;
+
+use super::request::{Reply, Request};
+use super::{CallError, Client};
+use crate::wire::Payload;
+
+/// The same request to several agents. Awaiting it sends all of them and collects every answer, or
+/// what came in its place when the time was over, in the order in which the agents were named.
+#[derive(Debug)]
+#[must_use = "the requests are sent when this is awaited"]
+pub struct AskAll {
+    requests: Vec<(String, Request)>,
+}
+
+/// What one of several agents answered.
+pub type Asked<T> = (String, Result<Reply<T>, CallError>);
+
+impl AskAll {
+    pub(super) fn new<A: AsRef<str>>(
+        client: &Client,
+        to: impl IntoIterator<Item = A>,
+        capability: &str,
+        payload: &Result<Payload, crate::wire::PayloadError>,
+    ) -> Self {
+        let ask = |to: A| {
+            let to = to.as_ref();
+            let request = Request::new(client.clone(), to, capability, payload.clone());
+            (to.to_owned(), request)
+        };
+        Self { requests: to.into_iter().map(ask).collect() }
+    }
+
+    /// How long all of it may take; see [`Request::timeout`].
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        let set = |(to, request): (String, Request)| (to, request.timeout(timeout));
+        self.requests = self.requests.into_iter().map(set).collect();
+        self
+    }
+
+    /// Sends all requests, and reads each answer as a type.
+    pub async fn typed<T: DeserializeOwned + 'static>(self) -> Vec<Asked<T>> {
+        let ask =
+            |(to, request): (String, Request)| async move { (to, request.typed::<T>().await) };
+        join_all(self.requests.into_iter().map(ask)).await
+    }
+}
+
+impl IntoFuture for AskAll {
+    type Output = Vec<Asked<Payload>>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let ask = |(to, request): (String, Request)| async move { (to, request.await) };
+        Box::pin(join_all(self.requests.into_iter().map(ask)))
+    }
+}

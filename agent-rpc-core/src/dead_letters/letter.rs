@@ -1,0 +1,151 @@
+//! A dead letter, as the protocol writes it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A message that was not admitted, or could not be handled: why, and its bytes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    v: u8,
+    /// Why, for machines: `invalid-envelope`, `wrong-recipient`, `auth-rejected`, `attempts`.
+    pub reason: String,
+    /// Why, for people.
+    pub detail: String,
+    /// How often it was handed out, as far as is known.
+    pub attempts: u32,
+    /// The topic that it came from.
+    pub topic: String,
+    /// When, in milliseconds since the epoch.
+    pub at: u64,
+    /// The message as it came, without a bearer token; empty where it could not be kept.
+    #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
+    pub raw: Bytes,
+}
+
+impl DeadLetter {
+    pub(crate) fn new(reason: &str, detail: &str, topic: &str, at: u64, raw: Bytes) -> Self {
+        let (reason, detail) = (reason.to_owned(), detail.to_owned());
+        Self { v: 1, reason, detail, attempts: 1, topic: topic.to_owned(), at, raw }
+    }
+
+    /// The letter as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("strings and numbers")
+    }
+
+    /// Reads a letter.
+    ///
+    /// # Errors
+    /// If it is none of version 1.
+    pub fn from_json(json: &[u8]) -> Result<Self, LetterError> {
+        let letter: Self = serde_json::from_slice(json).map_err(|_| LetterError::NotALetter)?;
+        if letter.v != 1 {
+            return Err(LetterError::NotALetter);
+        }
+        Ok(letter)
+    }
+}
+
+/// Shows no bytes.
+impl fmt::Debug for DeadLetter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("reason", &self.reason)
+            .field("detail", &self.detail)
+            .field("attempts", &self.attempts)
+            .field("topic", &self.topic)
+            .field("at", &self.at)
+            .field("size", &self.raw.len())
+            .finish()
+    }
+}
+
+/// What goes wrong with dead letters.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LetterError {
+    /// It is no dead letter of version 1.
+    NotALetter,
+    /// There is no room for one more, or no place at all: it is logged, and gone.
+    NoRoom,
+    /// This one letter is too large: it is kept without its bytes.
+    TooLarge,
+    /// It could not be kept or read now: the message goes back.
+    Failed(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl fmt::Display for LetterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotALetter => "not a dead letter of version 1",
+            Self::NoRoom => "there is no room for dead letters",
+            Self::TooLarge => "the dead letter is too large",
+            Self::Failed(_) => "the dead letters cannot be reached",
+        })
+    }
+}
+
+impl std::error::Error for LetterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Failed(source) => Some(&**source),
+            _ => None,
+        }
+    }
+}
+
+fn to_base64<S: Serializer>(raw: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64_STANDARD.encode(raw))
+}
+
+fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    BASE64_STANDARD.decode(text).map(Bytes::from).map_err(D::Error::custom)
+}
+
+/// The bytes of a refused message without its bearer token, which must be kept nowhere. What is
+/// JSON loses its `auth`; what is not, and looks as if it held a token, is not kept at all.
+pub(crate) fn without_token(raw: &Bytes) -> Bytes {
+    let Ok(mut members) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(raw) else {
+        let holds_one = raw.windows(TOKEN.len()).any(|bytes| bytes == TOKEN);
+        return if holds_one { Bytes::new() } else { raw.clone() };
+    };
+    let holds_one = |auth: &RawValue| {
+        let parts = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(auth.get());
+        parts.is_ok_and(|parts| parts.contains_key("token"))
+    };
+    if !members.get("auth").is_some_and(|auth| holds_one(auth)) {
+        return raw.clone();
+    }
+    members.remove("auth");
+    serde_json::to_vec(&members).map(Bytes::from).unwrap_or_default()
+}
+
+const TOKEN: &[u8] = b"token";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(raw: &'static str) -> String {
+        String::from_utf8(without_token(&Bytes::from_static(raw.as_bytes())).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_bearer_token_is_kept_nowhere() {
+        assert_eq!(cut(r#"{"b":1,"auth":{"kind":"oidc","token":"t"},"a":2}"#), r#"{"a":2,"b":1}"#);
+        assert_eq!(cut(r#"{"auth":{"tok\u0065n":"t"}}"#), "{}");
+        assert_eq!(cut(r#"{"auth":{"kind":"oidc","token":"t""#), "");
+        let whole = r#"{"auth":{"kind":"hmac"},"payload":"token"}"#;
+        assert_eq!(cut(whole), whole);
+        assert_eq!(cut("junk"), "junk");
+    }
+}

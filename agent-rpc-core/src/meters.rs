@@ -1,0 +1,103 @@
+//! Counters and histograms, through the `metrics` facade. Off unless asked for: then nothing is
+//! computed at all.
+//!
+//! Labels are a bounded set: what comes off the wire and is not known here becomes `other`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+
+use crate::wire::{TransportKind, codes};
+
+/// What `other` stands for: a sender or capability that this process does not know.
+pub(crate) const OTHER: &str = "other";
+
+/// Codes are an open set, and come off the wire.
+fn known(outcome: &str) -> &'static str {
+    let known = codes::ALL.into_iter().chain(["ok"]).find(|code| *code == outcome);
+    known.unwrap_or(OTHER)
+}
+
+/// One client's or agent's meters.
+#[derive(Debug, Clone)]
+pub(crate) struct Meters {
+    /// The agent's name; `None` where nobody asked for figures.
+    agent: Option<Arc<str>>,
+}
+
+/// A request, by its labels.
+pub(crate) struct Measured<'a> {
+    pub(crate) from: &'a str,
+    pub(crate) to: &'a str,
+    pub(crate) capability: &'a str,
+    pub(crate) transport: TransportKind,
+    pub(crate) side: &'static str,
+}
+
+impl Meters {
+    pub(crate) fn new(agent: &str, wanted: bool) -> Self {
+        Self { agent: wanted.then(|| agent.into()) }
+    }
+
+    /// A request has ended so, after so long.
+    pub(crate) fn request(&self, measured: &Measured<'_>, outcome: &str, latency: Duration) {
+        if self.agent.is_none() {
+            return;
+        }
+        let Measured { from, to, capability, transport, side } = *measured;
+        counter!(
+            "agent_rpc_requests_total",
+            "from" => from.to_owned(),
+            "to" => to.to_owned(),
+            "capability" => capability.to_owned(),
+            "transport" => transport.scheme(),
+            "outcome" => known(outcome),
+        )
+        .increment(1);
+        histogram!(
+            "agent_rpc_latency_seconds",
+            "capability" => capability.to_owned(),
+            "transport" => transport.scheme(),
+            "side" => side,
+        )
+        .record(latency);
+    }
+
+    /// So many calls wait for answers.
+    pub(crate) fn pending(&self, count: impl FnOnce() -> usize) {
+        if let Some(agent) = &self.agent {
+            gauge!("agent_rpc_pending", "agent" => agent.to_string()).set(count() as f64);
+        }
+    }
+
+    /// A dead letter, for this reason.
+    pub(crate) fn dead_letter(&self, reason: &str) {
+        if let Some(agent) = &self.agent {
+            let (agent, reason) = (agent.to_string(), reason.to_owned());
+            counter!("agent_rpc_dead_letters_total", "agent" => agent, "reason" => reason)
+                .increment(1);
+        }
+    }
+
+    /// A message that was handed out before.
+    pub(crate) fn redelivery(&self) {
+        self.count("agent_rpc_redeliveries_total");
+    }
+
+    /// A request that was handled before, or runs.
+    pub(crate) fn dedupe_hit(&self) {
+        self.count("agent_rpc_dedupe_hits_total");
+    }
+
+    /// Messages may have been lost.
+    pub(crate) fn gap(&self) {
+        self.count("agent_rpc_gaps_total");
+    }
+
+    fn count(&self, name: &'static str) {
+        if let Some(agent) = &self.agent {
+            counter!(name, "agent" => agent.to_string()).increment(1);
+        }
+    }
+}
