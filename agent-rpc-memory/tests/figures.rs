@@ -113,6 +113,10 @@ async fn a_trace_goes_with_the_call() {
         .await
         .unwrap();
     client.call::<_, u32>("agent://callee", "echo", &7).await.unwrap();
+    // What the caller names itself comes first.
+    let named = "00-11111111111111111111111111111111-2222222222222222-01";
+    let call = client.request_agent("agent://callee", "echo", &7).header("traceparent", named);
+    call.await.unwrap();
     let adopted = traces.adopted.lock().unwrap().clone();
-    assert_eq!(adopted, ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]);
+    assert_eq!(adopted, ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", named]);
 }

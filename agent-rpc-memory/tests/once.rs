@@ -124,7 +124,7 @@ async fn one_key_is_one_effect_and_no_other() {
 async fn an_agent_that_cannot_remember_one_more_says_busy() {
     let broker = MemoryBroker::new();
     let (agent, runs) = counting();
-    let agent = agent.handled(MemoryHandled::new(1000)).serve_on(connect(&broker));
+    let agent = agent.handled(MemoryHandled::new(300)).serve_on(connect(&broker));
     let _agent = agent.start().await.unwrap();
     let client = caller([connect(&broker)]).start().await.unwrap();
     let first = client.request_agent(CALLEE, "count", &7).idempotency_key("a").await;

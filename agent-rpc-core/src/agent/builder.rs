@@ -173,7 +173,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Where it is remembered what was handled; a [`MemoryHandled`] of 64 MiB unless set. How far
+    /// Where it is remembered what was handled; a [`MemoryHandled`] of 256 MiB unless set. How far
     /// "once" reaches is this store's: one process, one machine, a fleet.
     pub fn handled(mut self, store: impl Handled) -> Self {
         self.handled = Arc::new(store);

@@ -82,6 +82,7 @@ impl Intake {
                 Ok(Admitted(envelope)) => {
                     let span = info_span!(
                         "rpc",
+                        otel.kind = "server",
                         message_id = %envelope.message_id.shown(),
                         correlation_id = %envelope.correlation_id.shown(),
                         from = %envelope.from.shown(),

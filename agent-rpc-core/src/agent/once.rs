@@ -7,9 +7,9 @@ use tracing::{debug, warn};
 
 use super::Shared;
 use crate::handled::{Answer, Begun, Claim, Effect};
-use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes};
+use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes, reserved};
 
-/// An answer is remembered at least this long.
+/// An answer that may be asked for again is remembered at least this long.
 const SHORTEST: Duration = Duration::from_secs(15 * 60);
 
 /// What becomes of a request.
@@ -29,7 +29,12 @@ impl Shared {
     pub(super) async fn turn(&self, request: &AgentRpcEnvelope, ends: Instant) -> Turn {
         let now = self.surroundings.clock.now();
         let left = request.deadline.map_or(self.longest, |deadline| deadline.remaining(now));
-        let keep_until = now + (left + self.tolerance + Duration::from_secs(60)).max(SHORTEST);
+        // A copy that comes behind its deadline is refused as late. Only a key that the caller may
+        // use again, and a request that never expires, must be remembered longer than that.
+        let expires = left + self.tolerance + Duration::from_secs(60);
+        let is_named = request.headers.get(reserved::IDEMPOTENCY_KEY).is_some();
+        let lasts = is_named || request.deadline.is_none();
+        let keep_until = now + if lasts { expires.max(SHORTEST) } else { expires };
         let effect = Effect::of(request, now, keep_until);
         loop {
             let fault = |code, message: &str| Turn::Answer {

@@ -35,6 +35,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Call {
     shared: Arc<Shared>,
     envelope: AgentRpcEnvelope,
+    /// Whether the caller set the headers of a trace itself.
+    names_its_trace: bool,
     ways: Vec<Way>,
     begin: Instant,
     end: Instant,
@@ -66,6 +68,7 @@ impl Call {
         for (name, value) in request.headers {
             headers.insert(name, value).map_err(|error| invalid("headers", &error))?;
         }
+        let names_its_trace = headers.get(reserved::TRACEPARENT).is_some();
         let begin = Instant::now();
         let mut timeout = request.timeout.unwrap_or(shared.default_timeout).min(LONGEST);
         if let Some(scope) = &scope {
@@ -97,7 +100,7 @@ impl Call {
             payload: Some(payload),
             auth: Some(Auth::Internal),
         };
-        Ok(Self { shared, envelope, ways, begin, end: begin + timeout })
+        Ok(Self { shared, envelope, names_its_trace, ways, begin, end: begin + timeout })
     }
 
     pub(super) fn id(&self) -> CorrelationId {
@@ -155,6 +158,7 @@ impl Call {
     ) -> Result<Reply<Payload>, CallError> {
         let span = info_span!(
             "rpc",
+            otel.kind = "client",
             message_id = %self.envelope.message_id,
             correlation_id = %self.envelope.correlation_id,
             from = %self.envelope.from,
@@ -216,13 +220,15 @@ impl Call {
         }
     }
 
-    /// Carries the current trace on, unless the caller or the chain has set one.
+    /// Carries the current span on, which is this call's and knows the chain's; only what the caller
+    /// set itself comes before it.
     fn trace(&mut self) {
         let headers = &mut self.envelope.headers;
-        if headers.get(reserved::TRACEPARENT).is_none()
+        if !self.names_its_trace
             && let Some(trace) = &self.shared.surroundings.trace
             && let Some((parent, state)) = trace.current()
         {
+            headers.remove(reserved::TRACESTATE);
             headers.insert(reserved::TRACEPARENT, parent).expect("a reserved name");
             if let Some(state) = state {
                 headers.insert(reserved::TRACESTATE, state).expect("a reserved name");

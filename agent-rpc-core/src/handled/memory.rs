@@ -1,8 +1,10 @@
 //! The memory of one process.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -17,14 +19,17 @@ use crate::wire::Payload;
 #[derive(Clone)]
 pub struct MemoryHandled {
     table: Arc<Mutex<Table>>,
+    secrets: [RandomState; 2],
     max_bytes: usize,
 }
 
-type Key = (Option<String>, String, String);
+/// An effect's tenant, sender and key, hashed with secrets of this store: 128 bits that nobody can
+/// make collide, in place of three texts.
+type Key = u128;
 
 #[derive(Default)]
 struct Table {
-    entries: BTreeMap<Key, Entry>,
+    entries: HashMap<Key, Entry>,
     /// The same keys, the one that may be forgotten first in front.
     expiries: BTreeSet<(SystemTime, Key)>,
     bytes: usize,
@@ -46,15 +51,15 @@ enum State {
     Done(Answer),
 }
 
-/// What an entry takes beside its texts: two keys, the state, the nodes of two trees.
-const OVERHEAD: usize = 512;
+/// What an entry takes beside its answer: its place in the map and in the tree.
+const OVERHEAD: usize = 256;
 
 impl MemoryHandled {
-    /// A memory of at most so many bytes, keys and answers; 64 MiB is what an agent has unless it
-    /// is given another. When it is full of what must not be forgotten, the agent says busy.
+    /// A memory of at most so many bytes of answers, a quarter of a kilobyte each included; 256 MiB
+    /// is what an agent has unless it is given another: a million small answers. When it is full of what must not be forgotten, the agent says busy.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
-        Self { table: Arc::default(), max_bytes }
+        Self { table: Arc::default(), secrets: Default::default(), max_bytes }
     }
 
     /// How many effects are remembered.
@@ -69,6 +74,12 @@ impl MemoryHandled {
         self.len() == 0
     }
 
+    fn key_of(&self, effect: &Effect) -> Key {
+        let named = (&effect.tenant, &effect.from, &effect.key);
+        let [high, low] = self.secrets.each_ref().map(|secret| secret.hash_one(named));
+        u128::from(high) << 64 | u128::from(low)
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,14 +87,14 @@ impl MemoryHandled {
 
 impl Default for MemoryHandled {
     fn default() -> Self {
-        Self::new(64 * 1024 * 1024)
+        Self::new(256 * 1024 * 1024)
     }
 }
 
 #[async_trait]
 impl Handled for MemoryHandled {
     async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError> {
-        let key = (effect.tenant.clone(), effect.from.clone(), effect.key.clone());
+        let key = self.key_of(effect);
         let mut table = self.table();
         table.forget_until(effect.now);
         if let Some(entry) = table.entries.get(&key) {
@@ -93,8 +104,7 @@ impl Handled for MemoryHandled {
                 State::Running(answer) => Begun::Running(Box::pin(joined(answer.clone()))),
             });
         }
-        let bytes = size_of_key(&key);
-        if table.bytes + bytes > self.max_bytes {
+        if table.bytes + OVERHEAD > self.max_bytes {
             return Ok(Begun::Full);
         }
         let (sender, receiver) = watch::channel(None);
@@ -103,32 +113,32 @@ impl Handled for MemoryHandled {
         let entry = Entry {
             fingerprint: effect.fingerprint,
             keep_until: effect.keep_until,
-            bytes,
+            bytes: OVERHEAD,
             claim,
             state: State::Running(receiver),
         };
-        table.bytes += bytes;
-        table.expiries.insert((effect.keep_until, key.clone()));
-        table.entries.insert(key.clone(), entry);
+        table.bytes += OVERHEAD;
+        table.expiries.insert((effect.keep_until, key));
+        table.entries.insert(key, entry);
         drop(table);
         let (store, key) = (self.clone(), Some(key));
         Ok(Begun::First(Box::new(MemoryClaim { store, key, claim, sender })))
     }
 
     async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
-        let key = (effect.tenant.clone(), effect.from.clone(), effect.key.clone());
+        let key = self.key_of(effect);
         let mut table = self.table();
-        table.remove(&key);
+        table.remove(key);
         table.claims += 1;
         let entry = Entry {
             fingerprint: effect.fingerprint,
             keep_until: effect.keep_until,
-            bytes: size_of_key(&key) + size_of(answer),
+            bytes: OVERHEAD + size_of(answer),
             claim: table.claims,
             state: State::Done(detached(answer)),
         };
         table.bytes += entry.bytes;
-        table.expiries.insert((effect.keep_until, key.clone()));
+        table.expiries.insert((effect.keep_until, key));
         table.entries.insert(key, entry);
         Ok(())
     }
@@ -142,30 +152,29 @@ async fn joined(mut answer: watch::Receiver<Option<Answer>>) -> Option<Answer> {
 impl Table {
     /// Forgets what need not be remembered any more. What still runs stays.
     fn forget_until(&mut self, now: SystemTime) {
-        while let Some((until, key)) = self.expiries.first() {
-            if *until > now {
+        while let Some(&(until, key)) = self.expiries.first() {
+            if until > now {
                 return;
             }
-            let key = key.clone();
             match self.entries.get(&key).map(|entry| &entry.state) {
                 // It is looked at again a while later, and each time at most once a pass.
                 Some(State::Running(_)) => {
                     let later = now + std::time::Duration::from_secs(1);
                     self.expiries.pop_first();
-                    self.expiries.insert((later, key.clone()));
+                    self.expiries.insert((later, key));
                     if let Some(entry) = self.entries.get_mut(&key) {
                         entry.keep_until = later;
                     }
                 }
-                _ => self.remove(&key),
+                _ => self.remove(key),
             }
         }
     }
 
-    fn remove(&mut self, key: &Key) {
-        if let Some(entry) = self.entries.remove(key) {
+    fn remove(&mut self, key: Key) {
+        if let Some(entry) = self.entries.remove(&key) {
             self.bytes -= entry.bytes;
-            self.expiries.remove(&(entry.keep_until, key.clone()));
+            self.expiries.remove(&(entry.keep_until, key));
         }
     }
 }
@@ -206,7 +215,7 @@ impl Drop for MemoryClaim {
         if let Some(key) = self.key.take() {
             let mut table = self.store.table();
             if table.entries.get(&key).is_some_and(|entry| entry.claim == self.claim) {
-                table.remove(&key);
+                table.remove(key);
             }
         }
     }
@@ -222,10 +231,6 @@ fn detached(answer: &Answer) -> Answer {
             Err(fault)
         }
     }
-}
-
-fn size_of_key((tenant, from, key): &Key) -> usize {
-    OVERHEAD + 2 * (tenant.as_ref().map_or(0, String::len) + from.len() + key.len())
 }
 
 fn size_of(answer: &Answer) -> usize {
@@ -333,7 +338,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_memory_forgets_nothing_that_lives() {
-        let store = MemoryHandled::new(2 * (OVERHEAD + 2 * 10));
+        let store = MemoryHandled::new(2 * OVERHEAD + 10);
         let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
         assert!(matches!(begin(&store, "3", 1, 0).await, Begun::Full));
         one.complete(&answer(1)).await.unwrap();
