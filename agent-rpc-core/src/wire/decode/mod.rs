@@ -4,6 +4,7 @@
 //! a second one.
 
 mod auth;
+mod draft;
 mod headers;
 mod member;
 
@@ -13,17 +14,16 @@ use bytes::Bytes;
 use bytestring::ByteString;
 
 use super::address::AgentAddress;
-use super::auth::Auth;
 use super::deadline::Deadline;
-use super::envelope::{AgentRpcEnvelope, Kind, VERSION};
+use super::envelope::{Kind, VERSION};
 use super::error::{DecodeError, Excess, Flaws, Problem, shown};
-use super::headers::Headers;
 use super::json::{Ambiguity, Scanner, Span, Stop, unescape};
 use super::limits::Limits;
 use super::names::{Capability, CorrelationId, MessageId, TenantId};
 use super::payload::Payload;
 use super::received::Received;
 use super::topic::BrokerAddress;
+use draft::Draft;
 use member::Member;
 
 /// Reads an envelope, or says everything that is wrong with it.
@@ -41,24 +41,6 @@ pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeErro
             Err(flaws.into())
         }
     }
-}
-
-/// The members that have been read so far.
-#[derive(Debug, Default)]
-struct Draft {
-    kind: Option<Kind>,
-    message_id: Option<MessageId>,
-    correlation_id: Option<CorrelationId>,
-    caused_by: Option<MessageId>,
-    from: Option<AgentAddress>,
-    to: Option<AgentAddress>,
-    capability: Option<Capability>,
-    reply_to: Option<BrokerAddress>,
-    deadline: Option<Deadline>,
-    tenant_id: Option<TenantId>,
-    headers: Headers,
-    payload: Option<Payload>,
-    auth: Option<Auth>,
 }
 
 struct Reader<'a> {
@@ -386,52 +368,5 @@ impl<'a> Reader<'a> {
                 self.flaws.add(path, Problem::Ambiguous { why, at });
             }
         }
-    }
-
-    fn finish(mut self) -> Result<Received, DecodeError> {
-        const REQUIRED: [Member; 7] = [
-            Member::Version,
-            Member::Kind,
-            Member::MessageId,
-            Member::CorrelationId,
-            Member::From,
-            Member::To,
-            Member::Capability,
-        ];
-        for member in REQUIRED {
-            if self.seen & member.bit() == 0 {
-                self.flaws.add(member.name(), Problem::Missing);
-            }
-        }
-        let Draft { kind, message_id, correlation_id, from, to, capability, .. } = self.draft;
-        let (
-            true,
-            Some(kind),
-            Some(message_id),
-            Some(correlation_id),
-            Some(from),
-            Some(to),
-            Some(capability),
-        ) = (self.flaws.is_empty(), kind, message_id, correlation_id, from, to, capability)
-        else {
-            return Err(self.flaws.into());
-        };
-        let envelope = AgentRpcEnvelope {
-            kind,
-            message_id,
-            correlation_id,
-            caused_by: self.draft.caused_by,
-            from,
-            to,
-            capability,
-            reply_to: self.draft.reply_to,
-            deadline: self.draft.deadline,
-            tenant_id: self.draft.tenant_id,
-            headers: self.draft.headers,
-            payload: self.draft.payload,
-            auth: self.draft.auth,
-        };
-        let canonical_to = self.canonical.then_some(self.signed_to);
-        Ok(Received { envelope, frame: self.text.clone(), canonical_to })
     }
 }
