@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use agent_rpc_benches::{Contender, Report};
+use agent_rpc_benches::{Contender, Report, resident};
 use agent_rpc_core::client::Pending;
 use agent_rpc_core::wire::{AgentAddress, Capability, CorrelationId};
 use futures_util::FutureExt;
@@ -78,12 +78,4 @@ fn main() {
         ],
     );
     drop((places, receivers));
-}
-
-/// Bytes of memory that this process holds.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: usize =
-        statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
-    pages * 4096
 }

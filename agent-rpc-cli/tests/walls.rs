@@ -14,7 +14,7 @@ const HOUSE: [(&str, &[&str]); 6] = [
     ("agent-rpc-conformance", &["agent-rpc-core"]),
     ("agent-rpc-cli", &["agent-rpc-core"]),
     ("agent-rpc-examples", &["agent-rpc-core", "agent-rpc-memory"]),
-    ("agent-rpc-benches", &["agent-rpc-core"]),
+    ("agent-rpc-benches", &["agent-rpc-core", "agent-rpc-memory"]),
 ];
 
 /// Client libraries and the only crate that may use each of them.

@@ -146,7 +146,28 @@ fn calibrate(contender: &mut Contender<'_>) -> u64 {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The middle one of some values; of an even number, the upper of the two.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// How far half of the values are from their median at most, as a share of it.
+#[must_use]
+pub fn spread(values: Vec<f64>) -> f64 {
+    let middle = median(values.clone());
+    median(values.into_iter().map(|value| (value - middle).abs() / middle).collect())
+}
+
+/// Bytes of memory that this process holds.
+///
+/// # Panics
+/// Where there is no `/proc`.
+#[must_use]
+pub fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: usize =
+        statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4096
 }
