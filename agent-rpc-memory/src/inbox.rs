@@ -87,7 +87,11 @@ impl Held {
 
 impl Settle for Held {
     fn accept(mut self: Box<Self>) -> BoxFuture<'static, Result<(), TransportError>> {
-        Box::pin(ready(self.settle(true)))
+        match self.settle(true) {
+            // Without size, and so without an allocation.
+            Ok(()) => Box::pin(async { Ok(()) }),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 }
 

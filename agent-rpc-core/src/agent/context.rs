@@ -54,7 +54,7 @@ impl Context {
         let (sender, receiver) = oneshot::channel();
         let takes_several = request.headers.get(reserved::STREAM) == Some("accept");
         // One at a time: a handler is no further ahead of its caller than the broker is.
-        let (progress, told) = mpsc::channel(1);
+        let (progress, told) = takes_several.then(|| mpsc::channel(1)).unzip();
         let parts = Parts {
             from: request.from.clone(),
             message_id: request.message_id.clone(),
@@ -65,9 +65,9 @@ impl Context {
             client,
             early: Mutex::new(Some(sender)),
             transaction,
-            progress: takes_several.then_some(progress),
+            progress,
         };
-        let outgoing = Outgoing { early: receiver, progress: takes_several.then_some(told) };
+        let outgoing = Outgoing { early: receiver, progress: told };
         (Self { parts: Arc::new(parts) }, outgoing)
     }
 

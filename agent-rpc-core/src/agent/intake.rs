@@ -52,7 +52,9 @@ impl Intake {
             match arrival {
                 Some(Ok(Arrival::Delivery(delivery))) => {
                     let that = Arc::clone(&this);
-                    this.shared.tasks.spawn(async move { that.see_through(delivery).await });
+                    // Boxed here, the task itself stays small.
+                    let seen = Box::pin(async move { that.see_through(delivery).await });
+                    this.shared.tasks.spawn(seen);
                 }
                 Some(Ok(Arrival::Bounced(message_id))) => debug!(%message_id, "bounced"),
                 Some(Ok(Arrival::Gap)) => {
@@ -92,7 +94,7 @@ impl Intake {
                     self.adopt_trace(&span, &envelope);
                     self.handle(envelope, delivery).instrument(span).await;
                 }
-                Err(refused) => self.refuse(refused, delivery).await,
+                Err(refused) => Box::pin(self.refuse(refused, delivery)).await,
             }
         };
         // What is stopped drops its delivery, which releases it.
@@ -137,7 +139,7 @@ impl Intake {
     async fn handle(&self, envelope: AgentRpcEnvelope, delivery: Delivery) {
         match envelope.kind {
             Kind::Request => self.handle_request(envelope, delivery).await,
-            Kind::Event => self.handle_event(&envelope, delivery).await,
+            Kind::Event => Box::pin(self.handle_event(&envelope, delivery)).await,
             Kind::Response => {
                 debug!("an answer came to an inbox for requests");
                 accept(delivery).await;
@@ -186,11 +188,12 @@ impl Intake {
         let payload = request.payload.clone().unwrap_or(Payload::null());
         let run = self.in_a_place(ends, handler::run(handle, context, payload, ends));
         // Progress is published beside the handler; its number is the final answer's less one.
-        let done = CancellationToken::new();
-        let told = self.tell_progress(&request, way_back, progress, &done, ends);
+        let done = progress.is_some().then(CancellationToken::new);
+        let finish = || done.as_ref().map(CancellationToken::cancel);
+        let told = self.tell_progress(&request, way_back, progress, done.as_ref(), ends);
         let run = async {
             let answer = run.await;
-            done.cancel();
+            finish();
             answer
         };
         let (mut told, mut run) = (std::pin::pin!(told), std::pin::pin!(run));
@@ -206,7 +209,7 @@ impl Intake {
                         may_finish = false;
                         continue;
                     };
-                    done.cancel();
+                    finish();
                     let answered = async {
                         let number = match last {
                             Some(number) => number,
@@ -255,10 +258,10 @@ impl Intake {
         request: &AgentRpcEnvelope,
         way_back: Option<&WayBack>,
         progress: Option<mpsc::Receiver<Payload>>,
-        done: &CancellationToken,
+        done: Option<&CancellationToken>,
         ends: Instant,
     ) -> Option<u64> {
-        let mut progress = progress?;
+        let (mut progress, done) = (progress?, done?);
         let mut number = 1;
         loop {
             let payload = tokio::select! {

@@ -125,8 +125,7 @@ impl Agent {
         let event = AgentRpcEnvelope {
             kind: Kind::Event,
             message_id: shared.message_id(),
-            correlation_id: CorrelationId::new(shared.surroundings.ids.next_id().to_string())
-                .expect("a UUID is not empty"),
+            correlation_id: CorrelationId::from(shared.surroundings.ids.next_id()),
             caused_by: None,
             from: shared.address.clone(),
             to: shared.address.clone(),
@@ -202,7 +201,7 @@ impl fmt::Debug for Agent {
 
 impl Shared {
     fn message_id(&self) -> MessageId {
-        MessageId::new(self.surroundings.ids.next_id().to_string()).expect("a UUID is not empty")
+        MessageId::from(self.surroundings.ids.next_id())
     }
 
     /// When the time of a request is over: its deadline, and what clocks may differ by.

@@ -84,11 +84,11 @@ impl Call {
         let surroundings = &shared.surroundings;
         // A call has the id of the message that begins it: a bounce, which names only the message,
         // finds its call.
-        let id = surroundings.ids.next_id().to_string();
+        let message_id = MessageId::from(surroundings.ids.next_id());
         let envelope = AgentRpcEnvelope {
             kind,
-            message_id: MessageId::new(id.clone()).expect("a UUID is not empty"),
-            correlation_id: CorrelationId::new(id).expect("a UUID is not empty"),
+            correlation_id: CorrelationId::from(&message_id),
+            message_id,
             caused_by: scope.map(|scope| scope.cause.clone()),
             from: shared.address.clone(),
             to,
@@ -323,6 +323,7 @@ impl Call {
             return Ok(Err(Dead::Deaf { sent: false }));
         };
         gaps.mark_unchanged();
+        let mut too_late = std::pin::pin!(sleep_until(until));
         let mut sent_before = false;
         loop {
             frame.transmission = *transmission;
@@ -353,7 +354,7 @@ impl Call {
                         Ok(()) => break,
                         Err(_) => return Ok(Err(Dead::Deaf { sent: true })),
                     },
-                    () = sleep_until(until) => return Ok(Err(Dead::Silent)),
+                    () = &mut too_late => return Ok(Err(Dead::Silent)),
                 }
             }
             sent_before = true;

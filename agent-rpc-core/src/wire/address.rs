@@ -48,7 +48,8 @@ impl AgentAddress {
     /// # Errors
     /// If the name cannot build a topic: such an agent needs explicit topics.
     pub fn id(&self) -> Result<AgentId, NameError> {
-        AgentId::new(self.split().0)
+        let id = self.0.slice_ref(self.split().0);
+        AgentId::from_text(id).ok_or(const { NameError::expected(AgentId::EXPECTED) })
     }
 
     /// The version behind `@`, if the address names one.

@@ -150,7 +150,7 @@ impl MessageId {
     /// A new id that sorts by time.
     #[must_use]
     pub fn generate() -> Self {
-        Self(ByteString::from(Uuid::now_v7().to_string()))
+        Self::from(Uuid::now_v7())
     }
 }
 
@@ -158,7 +158,26 @@ impl CorrelationId {
     /// A new id that sorts by time.
     #[must_use]
     pub fn generate() -> Self {
-        Self(ByteString::from(Uuid::now_v7().to_string()))
+        Self::from(Uuid::now_v7())
+    }
+}
+
+impl From<Uuid> for MessageId {
+    fn from(id: Uuid) -> Self {
+        Self(ByteString::from(id.to_string()))
+    }
+}
+
+impl From<Uuid> for CorrelationId {
+    fn from(id: Uuid) -> Self {
+        Self(ByteString::from(id.to_string()))
+    }
+}
+
+/// The call that a message begins.
+impl From<&MessageId> for CorrelationId {
+    fn from(id: &MessageId) -> Self {
+        Self(id.0.clone())
     }
 }
 

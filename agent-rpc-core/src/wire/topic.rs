@@ -147,7 +147,8 @@ impl BrokerAddress {
     /// # Errors
     /// If what stands there is no topic: the sender may write anything.
     pub fn topic(&self) -> Result<Topic, NameError> {
-        Topic::new(self.parts().1)
+        let topic = self.0.slice_ref(self.parts().1);
+        Topic::from_text(topic).ok_or(const { NameError::expected(Topic::EXPECTED) })
     }
 
     fn parts(&self) -> (TransportKind, &str) {
