@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, debug, debug_span, info_span, warn};
 
 use super::admission::{Admission, Admitted, Role};
 use super::context::{Context, Outgoing};
@@ -80,7 +80,8 @@ impl Intake {
             {
                 return self.bury(delivery, "attempts", "it was handed out too often").await;
             }
-            match self.admission.admit(&delivery).await {
+            let admitted = self.admission.admit(&delivery).instrument(debug_span!("admission"));
+            match admitted.await {
                 Ok(Admitted(envelope)) => {
                     let span = info_span!(
                         "rpc",
@@ -186,7 +187,8 @@ impl Intake {
         let (context, outgoing) = self.context(&request, ends, claim.transaction());
         let Outgoing { mut early, progress } = outgoing;
         let payload = request.payload.clone().unwrap_or(Payload::null());
-        let run = self.in_a_place(ends, handler::run(handle, context, payload, ends));
+        let run = handler::run(handle, context, payload, ends).instrument(debug_span!("handle"));
+        let run = self.in_a_place(ends, run);
         // Progress is published beside the handler; its number is the final answer's less one.
         let done = progress.is_some().then(CancellationToken::new);
         let finish = || done.as_ref().map(CancellationToken::cancel);
@@ -291,14 +293,15 @@ impl Intake {
         answer: Result<Payload, Fault>,
         ends: Instant,
     ) -> Responded {
-        if let Err(error) = claim.complete(&answer).await {
+        let span = debug_span!("answer");
+        if let Err(error) = claim.complete(&answer).instrument(span.clone()).await {
             warn!(%error, "an answer was not stored");
             sleep(Duration::from_secs(1)).await;
             return Responded::Failed;
         }
         let mut respond = Respond::to(request, way_back);
         respond.number = number.map(|number| Number { number, is_final: true });
-        self.shared.respond(respond, answer, ends).await
+        self.shared.respond(respond, answer, ends).instrument(span).await
     }
 
     /// Runs a handler in one of the agent's places, which is free again when it has returned: its
