@@ -20,8 +20,8 @@ pub trait Harness: Send + Sync + 'static {
     /// case compares it with what a connection says, all but `max_frame`.
     fn guarantees(&self) -> Guarantees;
 
-    /// Starts a broker that nobody else uses. Called once for all cases that can share one, and
-    /// once for each case that restarts it. Dropping the broker must stop it.
+    /// Starts a broker that nobody else uses. Called for each case that restarts it. Dropping the
+    /// broker must stop it.
     ///
     /// What this spawns lives as long as the broker; what [`Broker::connect`] spawns ends with its
     /// case, whose runtime it runs on.
@@ -30,6 +30,15 @@ pub trait Harness: Send + Sync + 'static {
     /// If it cannot be started: every case that needs it fails with this. A missing broker is a
     /// failure.
     async fn start(&self) -> Result<Box<dyn Broker>, BoxError>;
+
+    /// The broker of all cases that can share one: a new one unless overridden. One that already
+    /// runs may be used, since nothing restarts it.
+    ///
+    /// # Errors
+    /// As for [`Harness::start`].
+    async fn shared(&self) -> Result<Box<dyn Broker>, BoxError> {
+        self.start().await
+    }
 }
 
 /// A broker that runs.
@@ -47,6 +56,11 @@ pub trait Broker: Send + Sync + 'static {
     /// # Errors
     /// If it does not come back.
     async fn restart(&self) -> Result<(), BoxError>;
+
+    /// The end of what the broker has logged, shown with a failed case; nothing unless overridden.
+    fn log(&self) -> Option<String> {
+        None
+    }
 
     /// How long the broker waits before it hands an unsettled delivery out again. One case works
     /// on a delivery for three times as long, but for 30 seconds at most: configure the test's

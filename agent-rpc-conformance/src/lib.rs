@@ -65,4 +65,4 @@ mod suite;
 
 pub use faulty::{Faults, Faulty};
 pub use harness::{BoxError, Broker, Harness};
-pub use run::{Outcome, Verdict, case_names, outcomes, run};
+pub use run::{Outcome, Verdict, case_names, outcomes, run, run_all};

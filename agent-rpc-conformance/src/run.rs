@@ -18,23 +18,28 @@ const THREADS_FOR_DATA: usize = 16;
 /// Runs every case as a test program would, with the arguments of the command line, and exits:
 /// the whole of a `tests/conformance.rs` with `harness = false`.
 pub fn run(harness: impl Harness) -> ! {
+    run_all(vec![Box::new(harness)])
+}
+
+/// As [`run`], for a transport that can be set up in several ways: every case for each of them.
+pub fn run_all(harnesses: Vec<Box<dyn Harness>>) -> ! {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
-    let name = harness.name().to_owned();
-    let suite = Arc::new(Suite::new(Arc::new(harness)));
-    let trial = |case: &cases::Case| {
-        let (case, suite) = (*case, Arc::clone(&suite));
+    let suites: Vec<_> =
+        harnesses.into_iter().map(|harness| Arc::new(Suite::new(Arc::from(harness)))).collect();
+    let trial = |suite: &Arc<Suite>, case: &cases::Case| {
+        let (case, suite, name) = (*case, Arc::clone(suite), suite.name().to_owned());
         let runner = move || match suite.verdict(&case) {
             Verdict::Passed => Ok(Completion::Completed),
             Verdict::Ignored(because) => Ok(Completion::ignored_with(because)),
             Verdict::Failed(message) => Err(Failed::from(message)),
         };
-        Trial::ignorable_test(case.name, runner).with_kind(name.as_str())
+        Trial::ignorable_test(case.name, runner).with_kind(name)
     };
-    let trials = cases::all().map(trial).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let trials = suites.iter().flat_map(|suite| cases::all().map(move |case| trial(suite, case)));
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // Exiting runs no destructors, and a real broker is stopped by one.
-    drop(suite);
+    drop(suites);
     conclusion.exit()
 }
 

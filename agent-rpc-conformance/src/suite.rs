@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::case::{Case, spelt_out};
-use crate::harness::{Broker, Harness};
+use crate::harness::{BoxError, Broker, Harness};
 use crate::run::Verdict;
 use crate::stage::Stage;
 
@@ -37,6 +37,10 @@ impl Suite {
         }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        self.harness.name()
+    }
+
     /// Runs the case on the calling thread, which must not be part of a runtime.
     pub(crate) fn verdict(&self, case: &Case) -> Verdict {
         if !(case.needs)(&self.harness.guarantees()) {
@@ -58,7 +62,7 @@ impl Suite {
         let _turn = self.restarting.lock().unwrap_or_else(PoisonError::into_inner);
         // A broker may want to spawn or to post when it is dropped, here at the end.
         let _context = runtime.enter();
-        let broker = runtime.block_on(self.start())?;
+        let broker = runtime.block_on(within_start(self.harness.start()))?;
         self.perform(runtime, case, &broker)
     }
 
@@ -88,21 +92,16 @@ impl Suite {
                 }
             };
             stage.leave().await;
-            result
+            result.map_err(|message| match broker.log() {
+                Some(log) => format!("{message}\nthe broker's log:\n{log}"),
+                None => message,
+            })
         })
     }
 
     fn shared(&self) -> Result<Arc<dyn Broker>, String> {
-        let start = || self.runtime().block_on(self.start());
+        let start = || self.runtime().block_on(within_start(self.harness.shared()));
         self.shared.get_or_init(start).clone()
-    }
-
-    async fn start(&self) -> Result<Arc<dyn Broker>, String> {
-        match tokio::time::timeout(START, self.harness.start()).await {
-            Ok(Ok(broker)) => Ok(Arc::from(broker)),
-            Ok(Err(error)) => Err(format!("the broker did not start: {}", spelt_out(&*error))),
-            Err(_) => Err(format!("the broker did not start within {START:?}")),
-        }
     }
 
     fn runtime(&self) -> &Runtime {
@@ -119,6 +118,16 @@ impl Drop for Suite {
             drop(self.shared.take());
         }
         runtime.shutdown_timeout(SHUTDOWN);
+    }
+}
+
+async fn within_start(
+    start: impl Future<Output = Result<Box<dyn Broker>, BoxError>>,
+) -> Result<Arc<dyn Broker>, String> {
+    match tokio::time::timeout(START, start).await {
+        Ok(Ok(broker)) => Ok(Arc::from(broker)),
+        Ok(Err(error)) => Err(format!("the broker did not start: {}", spelt_out(&*error))),
+        Err(_) => Err(format!("the broker did not start within {START:?}")),
     }
 }
 

@@ -10,8 +10,8 @@ use agent_rpc_core::client::{CallError, Client, Route};
 use agent_rpc_core::transport::{Delivery, Frame, RpcTransport};
 use agent_rpc_core::trust::SharedKeys;
 use agent_rpc_core::wire::{
-    AgentAddress, AgentRpcEnvelope, Deadline, Fault, Key, Keyring, Kind, Limits, Payload, Received,
-    TenantId, codes,
+    AgentAddress, AgentRpcEnvelope, Deadline, Fault, Key, Keyring, Kind, Limits, MessageId,
+    Payload, Received, TenantId, codes,
 };
 use agent_rpc_core::{Agent, client};
 use futures_util::future::{join_all, poll_immediate};
@@ -269,6 +269,8 @@ async fn what_is_not_admitted_reaches_no_handler(stage: &Stage) -> Checked {
     let (right, wrong) = (trust("right")?, trust("wrong")?);
     let signed = |keyring: &Keyring, change: &dyn Fn(&mut AgentRpcEnvelope)| -> Checked<Frame> {
         let mut request = request.clone();
+        // An id of its own: a broker that drops duplicates must see different messages.
+        request.message_id = MessageId::generate();
         change(&mut request);
         let mut frame = frame_of(&request)?;
         let bytes = request.encode_signed(keyring, &Limits::default());
@@ -279,6 +281,7 @@ async fn what_is_not_admitted_reaches_no_handler(stage: &Stage) -> Checked {
     let past = Deadline::after(now - Duration::from_secs(60), Duration::ZERO);
     let mut junk = frame_of(&request)?;
     junk.bytes = bytes::Bytes::from_static(b"{\"version\":1}");
+    junk.message_id = MessageId::generate();
     let foreign = AgentAddress::of(&stage.agent("somebody-else"));
     let tenant: TenantId = "another".parse().expect("a tenant");
     let refused = [

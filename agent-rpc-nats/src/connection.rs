@@ -1,0 +1,454 @@
+//! One connection: who owns it, what happens when it breaks and comes back, how it ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use agent_rpc_core::transport::{Link, LinkState, TransportError, TransportErrorKind};
+use agent_rpc_core::wire::MessageId;
+use async_nats::jetstream::{self, context::ContextBuilder};
+use async_nats::{Client, ConnectOptions, Event, StatusCode, Subscriber};
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, OptionFuture};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use crate::asks::Asks;
+use crate::config::{Credentials, NatsConfig, Requests};
+use crate::error;
+use crate::naming;
+use crate::streams::Streams;
+
+/// The longest pause between two tries to connect.
+const BACK_OFF: Duration = Duration::from_secs(1);
+
+/// How long an end may take beyond its grace.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// The client library keeps 128 events, and throws away what comes on top. Behind so many that
+/// mean nothing to us one that means a loss may be missing.
+const HARMLESS: u32 = 100;
+
+/// What a header of ours takes of a message's room.
+const HEADER: usize = 512;
+
+/// One inbox, as its connection sees it.
+pub(crate) trait Seat: Send + Sync {
+    /// Takes a piece of news.
+    fn tell(&self, news: &News);
+}
+
+/// What an inbox is told.
+#[derive(Debug, Clone)]
+pub(crate) enum News {
+    /// This message reached nobody.
+    Bounced(MessageId),
+    /// Messages may have been lost, and the inbox is live.
+    Gap,
+    /// The connection is a new one.
+    Back,
+    /// Nothing more is handed out.
+    End,
+    /// What is open is released; settling it comes too late.
+    Release,
+}
+
+/// A delivery that is open: `close` waits for it.
+pub(crate) struct Open(Arc<Connection>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.settled.notify_waiters();
+        }
+    }
+}
+
+/// Work that somebody leaves behind in a `Drop`.
+pub(crate) type Job = BoxFuture<'static, ()>;
+
+const RUNNING: u8 = 0;
+const CLOSING: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// What all parts of a transport share.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) config: NatsConfig,
+    pub(crate) asks: Arc<Asks>,
+    pub(crate) streams: Streams,
+    link: watch::Sender<Link>,
+    max_frame: AtomicUsize,
+    seats: Mutex<HashMap<u64, Weak<dyn Seat>>>,
+    next_seat: AtomicU64,
+    /// How many deliveries are open, and who waits for the last.
+    open: AtomicUsize,
+    settled: Notify,
+    phase: AtomicU8,
+    jobs: mpsc::UnboundedSender<Job>,
+    stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Connection {
+    /// Connects, and gives the connection to a task that owns it.
+    pub(crate) async fn open(config: NatsConfig) -> Result<Arc<Self>, TransportError> {
+        let (events, incoming) = mpsc::unbounded_channel();
+        let stop = CancellationToken::new();
+        let client = connect(&config, &events, &stop).await?;
+        let asks = Arc::new(Asks::new(client.clone()));
+        let answers = client.subscribe(format!("{}.>", asks.inbox())).await;
+        let answers = answers.map_err(|error| {
+            TransportError::new(TransportErrorKind::Unreachable, "").because(error)
+        })?;
+        let builder = ContextBuilder::new().timeout(config.publish_timeout);
+        let jetstream: jetstream::Context = match &config.requests {
+            Requests::JetStream(stream) if stream.domain.is_some() => {
+                let domain = stream.domain.clone().unwrap_or_default();
+                ContextBuilder::new()
+                    .domain(domain)
+                    .timeout(config.publish_timeout)
+                    .build(client.clone())
+            }
+            _ => builder.build(client.clone()),
+        };
+        let (jobs, posted) = mpsc::unbounded_channel();
+        let connection = Arc::new(Self {
+            max_frame: AtomicUsize::new(max_frame(&client)),
+            streams: Streams::new(jetstream, &config),
+            client,
+            asks,
+            link: watch::Sender::new(Link { state: LinkState::Up, generation: 1 }),
+            seats: Mutex::default(),
+            next_seat: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+            settled: Notify::new(),
+            phase: AtomicU8::new(RUNNING),
+            jobs,
+            stop,
+            tasks: TaskTracker::new(),
+            config,
+        });
+        connection.tasks.spawn(Arc::clone(&connection).answers(answers));
+        connection.tasks.spawn(Arc::clone(&connection).own(incoming, posted));
+        let live =
+            timeout(connection.config.connect_timeout.max(FLUSH), connection.barrier()).await;
+        if live.is_err() {
+            connection.stop.cancel();
+            return Err(TransportError::new(
+                TransportErrorKind::Refused,
+                "the server took the connection and echoes nothing: permit `_INBOX.>` to publish \
+                 and to subscribe",
+            ));
+        }
+        Ok(connection)
+    }
+
+    pub(crate) fn link(&self) -> watch::Receiver<Link> {
+        self.link.subscribe()
+    }
+
+    /// The largest frame that the server takes, behind our header.
+    pub(crate) fn max_frame(&self) -> usize {
+        self.max_frame.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the server has seen everything that was sent so far.
+    pub(crate) async fn barrier(&self) {
+        drop(self.asks.barrier().await.await);
+    }
+
+    /// Waits for a server that is away, for so long.
+    pub(crate) async fn up(&self, patience: Duration) -> Result<(), TransportError> {
+        self.still_running()?;
+        if self.link.borrow().state == LinkState::Up {
+            return Ok(());
+        }
+        let mut link = self.link.subscribe();
+        let up = link.wait_for(|link| link.state != LinkState::Down);
+        match timeout(patience, up).await {
+            Ok(Ok(link)) if link.state == LinkState::Up => Ok(()),
+            Ok(_) => Err(TransportErrorKind::Closed.into()),
+            Err(_) => Err(TransportErrorKind::Unreachable.into()),
+        }
+    }
+
+    /// Fails once the transport was closed; while it closes, what is being worked on may publish.
+    pub(crate) fn still_running(&self) -> Result<(), TransportError> {
+        if self.phase.load(Ordering::Acquire) == CLOSED {
+            return Err(TransportErrorKind::Closed.into());
+        }
+        Ok(())
+    }
+
+    /// Fails as soon as the transport is being closed.
+    pub(crate) fn not_closing(&self) -> Result<(), TransportError> {
+        if self.phase.load(Ordering::Acquire) != RUNNING {
+            return Err(TransportErrorKind::Closed.into());
+        }
+        Ok(())
+    }
+
+    /// When the transport has been closed.
+    pub(crate) async fn closed(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Enters an inbox, which is told the news from here on.
+    pub(crate) fn enter(&self, seat: Weak<dyn Seat>) -> Result<u64, TransportError> {
+        let id = self.next_seat.fetch_add(1, Ordering::Relaxed);
+        let mut seats = self.seats();
+        // Under the lock: who closes tells everyone who is in.
+        self.not_closing()?;
+        seats.insert(id, seat);
+        Ok(id)
+    }
+
+    pub(crate) fn leave(&self, seat: u64) {
+        self.seats().remove(&seat);
+    }
+
+    /// Counts a delivery as open, until what is returned is dropped.
+    pub(crate) fn hand_out(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(Arc::clone(self))
+    }
+
+    /// Leaves work to the owner. Once the connection is closed there is nobody to do it.
+    pub(crate) fn post(&self, job: impl Future<Output = ()> + Send + 'static) {
+        self.jobs.send(Box::pin(job)).ok();
+    }
+
+    fn tell(&self, news: &News) {
+        let seats: Vec<_> = self.seats().values().filter_map(Weak::upgrade).collect();
+        for seat in seats {
+            seat.tell(news);
+        }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, HashMap<u64, Weak<dyn Seat>>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`RpcTransport::close`](agent_rpc_core::transport::RpcTransport::close).
+    pub(crate) async fn close(&self, grace: Duration) {
+        let running =
+            self.phase.compare_exchange(RUNNING, CLOSING, Ordering::AcqRel, Ordering::Acquire);
+        if running == Err(CLOSED) {
+            return;
+        }
+        self.tell(&News::End);
+        let all_settled = async {
+            loop {
+                let settled = self.settled.notified();
+                if self.open.load(Ordering::Acquire) == 0 {
+                    break;
+                }
+                settled.await;
+            }
+        };
+        // Settled or too late: what is open then is released.
+        timeout(grace, all_settled).await.ok();
+        self.tell(&News::Release);
+        self.phase.store(CLOSED, Ordering::Release);
+        let is_up = self.link.borrow().state == LinkState::Up;
+        if is_up && timeout(FLUSH, self.barrier()).await.is_err() {
+            debug!("the server did not answer before the end");
+        }
+        self.link.send_modify(|link| link.state = LinkState::Closed);
+        self.stop.cancel();
+        if is_up {
+            timeout(FLUSH, self.client.drain()).await.ok();
+        }
+    }
+
+    /// Closes it from a `Drop`: the owner does the rest.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        let connection = Arc::clone(self);
+        self.post(async move { connection.close(Duration::ZERO).await });
+    }
+
+    /// Hands answers to who asked, and bounces to the inboxes.
+    async fn answers(self: Arc<Self>, mut answers: Subscriber) {
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = answers.next() => next,
+                () = self.stop.cancelled() => None,
+            };
+            let Some(message) = next else { return };
+            if let Some(other) = self.asks.answer(message)
+                && other.status == Some(StatusCode::NO_RESPONDERS)
+                && let Some(id) = naming::bounced(self.asks.inbox(), &other.subject)
+            {
+                self.streams.forget_who_is_nowhere();
+                self.tell(&News::Bounced(id));
+            }
+        }
+    }
+
+    /// Owns the connection: follows what happens to it, and does what others leave behind.
+    async fn own(
+        self: Arc<Self>,
+        mut events: mpsc::UnboundedReceiver<Event>,
+        mut jobs: mpsc::UnboundedReceiver<Job>,
+    ) {
+        let connects = || self.client.statistics().connects.load(Ordering::Acquire);
+        let mut seen = 1;
+        let mut harmless = 0;
+        let mut reviving: Option<BoxFuture<'_, ()>> = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                Some(()) = OptionFuture::from(reviving.as_mut()) => {
+                    reviving = None;
+                    self.revived().await;
+                }
+                Some(event) = events.recv() => {
+                    match event {
+                        Event::Disconnected => {
+                            reviving = None;
+                            self.set_link(LinkState::Down);
+                            warn!("the connection to NATS is lost");
+                        }
+                        Event::SlowConsumer(_) => {
+                            warn!("messages were lost: an inbox held more than `max_queued`");
+                            self.tell(&News::Gap);
+                        }
+                        Event::ServerError(error) => {
+                            warn!(%error, "NATS reports an error");
+                            harmless += 1;
+                        }
+                        Event::Closed => self.set_link(LinkState::Closed),
+                        Event::ClientError(error) => debug!(%error, "no connection yet"),
+                        Event::Connected | Event::LameDuckMode | Event::Draining => {}
+                    }
+                    if harmless == HARMLESS {
+                        harmless = 0;
+                        self.tell(&News::Gap);
+                    }
+                    if connects() != seen {
+                        seen = connects();
+                        // The client library has subscribed again before it takes the echo.
+                        reviving = Some(Box::pin(self.barrier()));
+                    }
+                }
+                Some(job) = jobs.recv() => {
+                    self.tasks.spawn(job);
+                }
+            }
+        }
+        // What was left behind in the last moment is still done.
+        while let Ok(job) = jobs.try_recv() {
+            timeout(FLUSH, job).await.ok();
+        }
+    }
+
+    /// The connection is a new one, and all subscriptions are live on it.
+    async fn revived(&self) {
+        self.max_frame.store(max_frame(&self.client), Ordering::Relaxed);
+        self.link.send_if_modified(|link| {
+            let is_open = link.state != LinkState::Closed;
+            if is_open {
+                *link = Link { state: LinkState::Up, generation: link.generation + 1 };
+            }
+            is_open
+        });
+        self.asks.again().await;
+        self.tell(&News::Back);
+        self.tell(&News::Gap);
+    }
+
+    fn set_link(&self, state: LinkState) {
+        self.link.send_if_modified(|link| {
+            let differs = link.state != state && link.state != LinkState::Closed;
+            if differs {
+                link.state = state;
+            }
+            differs
+        });
+    }
+}
+
+fn max_frame(client: &Client) -> usize {
+    client.server_info().max_payload.saturating_sub(HEADER)
+}
+
+/// Tries until it is connected, for as long as the config says where a later try may go better.
+async fn connect(
+    config: &NatsConfig,
+    events: &mpsc::UnboundedSender<Event>,
+    stop: &CancellationToken,
+) -> Result<Client, TransportError> {
+    let until = Instant::now() + config.connect_timeout;
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let options = options(config, events.clone(), stop.clone()).await?;
+        let error = match options.connect(config.url.as_str()).await {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        if !error::is_passing(error.kind()) || Instant::now() + pause > until {
+            return Err(error::connecting(error));
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(BACK_OFF);
+    }
+}
+
+async fn options(
+    config: &NatsConfig,
+    events: mpsc::UnboundedSender<Event>,
+    stop: CancellationToken,
+) -> Result<ConnectOptions, TransportError> {
+    let mut options = ConnectOptions::new()
+        .connection_timeout(config.connect_timeout.max(Duration::from_secs(1)))
+        .subscription_capacity(config.max_queued.max(1))
+        .request_timeout(Some(config.publish_timeout))
+        // Ours are made of topics that were checked.
+        .skip_subject_validation(true)
+        .max_reconnects(None)
+        .event_callback(move |event| {
+            events.send(event).ok();
+            std::future::ready(())
+        })
+        .reconnect_delay_callback(move |attempts| match attempts {
+            // The library does not look whether anybody still wants the connection.
+            _ if stop.is_cancelled() => Duration::from_secs(u64::from(u32::MAX)),
+            0 | 1 => Duration::ZERO,
+            more => Duration::from_millis(1 << more.min(10)).min(BACK_OFF),
+        });
+    if let Some(name) = &config.name {
+        options = options.name(name);
+    }
+    options = match &config.credentials {
+        None => options,
+        Some(Credentials::User { user, password }) => {
+            options.user_and_password(user.clone(), password.clone())
+        }
+        Some(Credentials::Token(token)) => options.token(token.clone()),
+        Some(Credentials::NKey(seed)) => options.nkey(seed.clone()),
+        Some(Credentials::File(path)) => options.credentials_file(path).await.map_err(|error| {
+            let detail = format!("the credentials in {} cannot be read", path.display());
+            TransportError::new(TransportErrorKind::Refused, detail).because(error)
+        })?,
+    };
+    if let Some(tls) = &config.tls {
+        options = options.require_tls(true);
+        if let Some(roots) = &tls.roots {
+            options = options.add_root_certificates(roots.clone());
+        }
+        if let Some(own) = &tls.identity {
+            options = options.add_client_certificate(own.certificate.clone(), own.key.clone());
+        }
+        if tls.first {
+            options = options.tls_first();
+        }
+    }
+    Ok(options)
+}

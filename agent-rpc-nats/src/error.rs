@@ -1,0 +1,100 @@
+//! From the client library's errors to what can be done about them.
+
+use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamByNameError, GetStreamByNameErrorKind,
+    RequestErrorKind,
+};
+use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
+use async_nats::{ConnectError, ConnectErrorKind};
+
+/// A connection that was not made. The cause may name the address, and never the credentials.
+pub(crate) fn connecting(error: ConnectError) -> TransportError {
+    let (kind, detail) = match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => (
+            TransportErrorKind::Refused,
+            "wrong or missing credentials: set `credentials`, or `tls.identity` where the server \
+             asks for a certificate",
+        ),
+        ConnectErrorKind::Authentication => {
+            (TransportErrorKind::Refused, "the credentials cannot sign what the server asks for")
+        }
+        ConnectErrorKind::Tls => {
+            (TransportErrorKind::Refused, "the TLS handshake failed: see `tls.roots`")
+        }
+        ConnectErrorKind::ServerParse => (TransportErrorKind::Refused, "the URL names no server"),
+        ConnectErrorKind::Dns => (TransportErrorKind::Unreachable, "the host has no address"),
+        ConnectErrorKind::TimedOut | ConnectErrorKind::Io | ConnectErrorKind::MaxReconnects => {
+            (TransportErrorKind::Unreachable, "")
+        }
+    };
+    let error = match kind {
+        // The library quotes the URL, which may hold a password.
+        _ if error.kind() == ConnectErrorKind::ServerParse => {
+            return TransportError::new(kind, detail);
+        }
+        _ => error,
+    };
+    TransportError::new(kind, detail).because(error)
+}
+
+/// Whether a later try may go better.
+pub(crate) fn is_passing(kind: ConnectErrorKind) -> bool {
+    matches!(
+        kind,
+        ConnectErrorKind::Dns
+            | ConnectErrorKind::TimedOut
+            | ConnectErrorKind::Io
+            | ConnectErrorKind::MaxReconnects
+    )
+}
+
+/// A stream that could not be made.
+pub(crate) fn creating(error: CreateStreamError) -> TransportError {
+    let kind = match error.kind() {
+        CreateStreamErrorKind::TimedOut | CreateStreamErrorKind::Response => {
+            TransportErrorKind::Unreachable
+        }
+        CreateStreamErrorKind::JetStreamUnavailable => return no_jetstream().because(error),
+        _ => TransportErrorKind::Refused,
+    };
+    TransportError::new(kind, "the stream of the inbox could not be made").because(error)
+}
+
+/// A consumer that could not be made or read.
+pub(crate) fn consuming(error: ConsumerError) -> TransportError {
+    let kind = match error.kind() {
+        ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request => TransportErrorKind::Unreachable,
+        _ => TransportErrorKind::Refused,
+    };
+    TransportError::new(kind, "the consumer of the inbox could not be made").because(error)
+}
+
+/// A look-up that brought no answer.
+pub(crate) fn looking_up(error: GetStreamByNameError) -> TransportError {
+    let detail = "whether a stream keeps the inbox is not known: permit `$JS.API.STREAM.NAMES`, or \
+                  set `inboxes`";
+    let kind = match error.kind() {
+        GetStreamByNameErrorKind::Request => TransportErrorKind::Unreachable,
+        _ => TransportErrorKind::Refused,
+    };
+    TransportError::new(kind, detail).because(error)
+}
+
+/// Whether the look-up failed because nobody serves JetStream.
+pub(crate) fn is_without_jetstream(error: &GetStreamByNameError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(request) = error.downcast_ref::<async_nats::jetstream::context::RequestError>()
+        {
+            return request.kind() == RequestErrorKind::NoResponders;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+pub(crate) fn no_jetstream() -> TransportError {
+    let detail = "the server has no JetStream: enable it, or set `requests` to `Requests::Core`";
+    TransportError::new(TransportErrorKind::Refused, detail)
+}

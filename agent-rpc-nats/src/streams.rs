@@ -1,0 +1,197 @@
+//! Streams and consumers: found, made where there are none, and remembered.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+use agent_rpc_core::wire::Topic;
+use async_nats::Subject;
+use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::stream::{
+    self, ConsumerErrorKind, DiscardPolicy, RetentionPolicy, StorageType,
+};
+use async_nats::jetstream::{Context, ErrorCode};
+
+use crate::config::{JetStream, Kept, NatsConfig, Requests, Retention};
+use crate::error;
+use crate::naming;
+
+/// How many places are remembered before all are forgotten.
+const REMEMBERED: usize = 10_000;
+
+/// How many pulls may wait at one consumer: two a worker, and many workers.
+const MAX_WAITING: i64 = 4096;
+
+/// What we know of the server's streams.
+pub(crate) struct Streams {
+    jetstream: Context,
+    api: String,
+    known: Mutex<HashMap<Topic, Kept>>,
+}
+
+/// A consumer that can be pulled from.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound {
+    /// Where pulls go.
+    pub(crate) pulls: Subject,
+    /// How long the server waits for a word about a delivery.
+    pub(crate) ack_wait: Duration,
+}
+
+impl Streams {
+    pub(crate) fn new(jetstream: Context, config: &NatsConfig) -> Self {
+        let domain = match &config.requests {
+            Requests::JetStream(settings) => settings.domain.as_deref(),
+            Requests::Core => None,
+        };
+        let api = domain.map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"));
+        Self { jetstream, api, known: Mutex::default() }
+    }
+
+    /// How the inbox at this topic is kept: by the config, from memory, or by asking.
+    pub(crate) async fn kept(
+        &self,
+        config: &NatsConfig,
+        topic: &Topic,
+        subject: &str,
+    ) -> Result<Kept, TransportError> {
+        if let Some(kept) = config.inboxes.get(topic) {
+            return Ok(*kept);
+        }
+        if let Some(kept) = self.known().get(topic) {
+            return Ok(*kept);
+        }
+        let kept = if self.of(subject).await?.is_some() { Kept::InStream } else { Kept::Nowhere };
+        let mut known = self.known();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(topic.clone(), kept);
+        Ok(kept)
+    }
+
+    /// What we knew of this topic is wrong.
+    pub(crate) fn forget(&self, topic: &Topic) {
+        self.known().remove(topic);
+    }
+
+    /// Somebody is not there who was a plain subscriber: there may be a stream by now.
+    pub(crate) fn forget_who_is_nowhere(&self) {
+        self.known().retain(|_, kept| *kept == Kept::InStream);
+    }
+
+    /// The stream that keeps a subject. A server without JetStream keeps none.
+    async fn of(&self, subject: &str) -> Result<Option<String>, TransportError> {
+        match self.jetstream.stream_by_subject(subject).await {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Ok(None),
+            Err(error) if error::is_without_jetstream(&error) => Ok(None),
+            Err(error) => Err(error::looking_up(error)),
+        }
+    }
+
+    /// Finds, or makes, the stream of an inbox and of its dead letters, and the consumer that
+    /// its workers share.
+    pub(crate) async fn bind(
+        &self,
+        settings: &JetStream,
+        group: Option<&str>,
+        subject: &str,
+    ) -> Result<Bound, TransportError> {
+        let dead_letters = (!subject.ends_with(".dlq")).then(|| format!("{subject}.dlq"));
+        let mut missing = Vec::new();
+        let found = self.of(subject).await?;
+        if found.is_none() {
+            missing.push(subject.to_owned());
+        }
+        if let Some(dead_letters) = dead_letters
+            && self.of(&dead_letters).await?.is_none()
+        {
+            missing.push(dead_letters);
+        }
+        if let Some(first) = missing.first() {
+            let config = stream_config(settings, naming::stream(first), missing.clone());
+            self.jetstream.create_stream(config).await.map_err(error::creating)?;
+        }
+        let stream = found.unwrap_or_else(|| naming::stream(subject));
+        let name = naming::consumer(group, subject);
+        let ack_wait = self.consumer(settings, &stream, &name, subject).await?;
+        let pulls = format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", self.api);
+        Ok(Bound { pulls: Subject::from(pulls), ack_wait })
+    }
+
+    /// The consumer of a subject: the one that is there, if it can serve, or a new one.
+    async fn consumer(
+        &self,
+        settings: &JetStream,
+        stream: &str,
+        name: &str,
+        subject: &str,
+    ) -> Result<Duration, TransportError> {
+        let found =
+            self.jetstream.get_consumer_from_stream::<pull::Config, _, _>(name, stream).await;
+        match found {
+            Ok(consumer) => {
+                let config = &consumer.cached_info().config;
+                let all = std::slice::from_ref(&config.filter_subject);
+                let filters =
+                    if config.filter_subjects.is_empty() { all } else { &config.filter_subjects };
+                if config.ack_policy != AckPolicy::Explicit || filters != [subject] {
+                    let detail = format!(
+                        "the consumer {name} of the stream {stream} does not serve: it must \
+                         acknowledge explicitly and filter for {subject} alone"
+                    );
+                    return Err(TransportError::new(TransportErrorKind::Refused, detail));
+                }
+                return Ok(config.ack_wait);
+            }
+            Err(error) => match error.kind() {
+                ConsumerErrorKind::JetStream(cause)
+                    if cause.error_code() == ErrorCode::CONSUMER_NOT_FOUND => {}
+                _ => return Err(error::consuming(error)),
+            },
+        }
+        let config = pull::Config {
+            durable_name: Some(name.to_owned()),
+            filter_subject: subject.to_owned(),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: settings.ack_wait,
+            // Core has a bound of its own, and dead letters behind it.
+            max_deliver: -1,
+            max_ack_pending: -1,
+            max_waiting: MAX_WAITING,
+            ..pull::Config::default()
+        };
+        let made = self.jetstream.create_consumer_on_stream(config, stream).await;
+        made.map_err(error::consuming)?;
+        Ok(settings.ack_wait)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Topic, Kept>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stream_config(settings: &JetStream, name: String, subjects: Vec<String>) -> stream::Config {
+    let limit =
+        |limit: Option<u64>| limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    stream::Config {
+        name,
+        subjects,
+        retention: match settings.retention {
+            Retention::WorkQueue => RetentionPolicy::WorkQueue,
+            Retention::Limits => RetentionPolicy::Limits,
+        },
+        storage: if settings.in_memory { StorageType::Memory } else { StorageType::File },
+        num_replicas: settings.replicas,
+        max_messages: limit(settings.max_messages),
+        max_bytes: limit(settings.max_bytes),
+        max_age: settings.max_age.unwrap_or_default(),
+        duplicate_window: settings.duplicate_window,
+        // What was confirmed is never thrown away for what comes later.
+        discard: DiscardPolicy::New,
+        ..stream::Config::default()
+    }
+}
