@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use agent_rpc_benches::calls::{Caller, Review};
 use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::RpcTransport;
 use agent_rpc_core::trust::{SharedKeys, Trust, TrustBroker};
@@ -10,45 +11,10 @@ use agent_rpc_core::wire::{Key, Keyring};
 use agent_rpc_core::{Agent, wire::AgentAddress};
 use agent_rpc_memory::MemoryBroker;
 use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
 use tarpc::server::{BaseChannel, Channel};
 use tarpc::tokio_serde::formats::Json;
 use tarpc::tokio_util::codec::{Framed, LengthDelimitedCodec};
 use tokio::sync::{mpsc, oneshot};
-
-/// What is sent and answered: 256 bytes of JSON.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Review {
-    pr_url: String,
-    title: String,
-    draft: bool,
-    confidence: f64,
-    labels: Vec<String>,
-    additions: u32,
-    deletions: u32,
-    note: String,
-}
-
-impl Review {
-    pub(crate) fn new() -> Self {
-        Self {
-            pr_url: "https://example.com/acme/web/pull/7".to_owned(),
-            title: "Keep the \"draft\" flag when a pull request is edited".to_owned(),
-            draft: false,
-            confidence: 0.875,
-            labels: vec!["bug".to_owned(), "needs-review".to_owned()],
-            additions: 12,
-            deletions: 3,
-            note: "An edit must not publish.\nSee the issue.".to_owned(),
-        }
-    }
-}
-
-/// One way to call, as each of many callers has it.
-pub(crate) trait Caller: Clone + Send + 'static {
-    fn call(&self, review: Review) -> impl Future<Output = Review> + Send;
-}
 
 /// Ours: a client and an agent at a broker in memory, each as it is unless configured.
 #[derive(Clone)]

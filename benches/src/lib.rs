@@ -3,6 +3,8 @@
 //! Every round runs each contender for the same while, in an order that rotates; a contender's
 //! ratio is the median of its rounds' ratios to the floor of the same round.
 
+pub mod calls;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
