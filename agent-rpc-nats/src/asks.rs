@@ -53,8 +53,10 @@ impl Asks {
 
     /// Asks, waiting while the client takes no more. The answer is in what comes back.
     pub(crate) async fn ask(self: &Arc<Self>, question: Question) -> Asked {
-        let asked = self.register(question.clone());
-        self.send(asked.token, question).await;
+        let (asked, rest) = self.ask_now(question);
+        if let Some(rest) = rest {
+            Box::pin(rest).await;
+        }
         asked
     }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use agent_rpc_core::transport::{Link, LinkState, TransportError, TransportErrorKind};
 use agent_rpc_core::wire::MessageId;
 use async_nats::jetstream::{self, context::ContextBuilder};
-use async_nats::{Client, ConnectOptions, Event, StatusCode, Subscriber};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, OptionFuture};
+use percent_encoding::percent_decode_str;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -162,10 +163,14 @@ impl Connection {
         drop(self.asks.barrier().await.await);
     }
 
+    pub(crate) fn is_up(&self) -> bool {
+        self.link.borrow().state == LinkState::Up
+    }
+
     /// Waits for a server that is away, for so long.
     pub(crate) async fn up(&self, patience: Duration) -> Result<(), TransportError> {
         self.still_running()?;
-        if self.link.borrow().state == LinkState::Up {
+        if self.is_up() {
             return Ok(());
         }
         let mut link = self.link.subscribe();
@@ -255,7 +260,7 @@ impl Connection {
         timeout(grace, all_settled).await.ok();
         self.tell(&News::Release);
         self.phase.store(CLOSED, Ordering::Release);
-        let is_up = self.link.borrow().state == LinkState::Up;
+        let is_up = self.is_up();
         if is_up && timeout(FLUSH, self.barrier()).await.is_err() {
             debug!("the server did not answer before the end");
         }
@@ -385,15 +390,21 @@ async fn connect(
     events: &mpsc::UnboundedSender<Event>,
     stop: &CancellationToken,
 ) -> Result<Client, TransportError> {
+    let servers = config.url.split(',').map(str::trim).map(str::parse::<ServerAddr>);
+    // The cause would quote the URL, which may hold a password.
+    let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(|_| {
+        let detail = "the URL names no server: nats://host:port";
+        TransportError::new(TransportErrorKind::Refused, detail)
+    })?;
     let until = Instant::now() + config.connect_timeout;
     let mut pause = Duration::from_millis(20);
     loop {
-        let options = options(config, events.clone(), stop.clone()).await?;
-        let error = match options.connect(config.url.as_str()).await {
+        let options = options(config, &servers, events.clone(), stop.clone()).await?;
+        let error = match options.connect(&servers[..]).await {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
-        if !error::is_passing(error.kind()) || Instant::now() + pause > until {
+        if !error::is_passing(&error) || Instant::now() + pause > until {
             return Err(error::connecting(error));
         }
         sleep(pause).await;
@@ -401,8 +412,21 @@ async fn connect(
     }
 }
 
+/// What the URL says of who we are, which the client library does not look at: a user with a
+/// password or, alone, a token.
+fn credentials_in(servers: &[ServerAddr]) -> Option<Credentials> {
+    let server = servers.iter().find(|server| server.has_user_pass())?;
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let user = plain(server.username()?);
+    Some(match server.password() {
+        Some(password) => Credentials::User { user, password: plain(password) },
+        None => Credentials::Token(user),
+    })
+}
+
 async fn options(
     config: &NatsConfig,
+    servers: &[ServerAddr],
     events: mpsc::UnboundedSender<Event>,
     stop: CancellationToken,
 ) -> Result<ConnectOptions, TransportError> {
@@ -426,7 +450,7 @@ async fn options(
     if let Some(name) = &config.name {
         options = options.name(name);
     }
-    options = match &config.credentials {
+    options = match &config.credentials.clone().or_else(|| credentials_in(servers)) {
         None => options,
         Some(Credentials::User { user, password }) => {
             options.user_and_password(user.clone(), password.clone())

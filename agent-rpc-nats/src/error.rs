@@ -3,10 +3,9 @@
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use async_nats::jetstream::context::{
     CreateStreamError, CreateStreamErrorKind, GetStreamByNameError, GetStreamByNameErrorKind,
-    RequestErrorKind,
 };
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::{ConnectError, ConnectErrorKind};
+use async_nats::{ConnectError, ConnectErrorKind, RequestError, RequestErrorKind};
 
 /// A connection that was not made. The cause may name the address, and never the credentials.
 pub(crate) fn connecting(error: ConnectError) -> TransportError {
@@ -22,31 +21,42 @@ pub(crate) fn connecting(error: ConnectError) -> TransportError {
         ConnectErrorKind::Tls => {
             (TransportErrorKind::Refused, "the TLS handshake failed: see `tls.roots`")
         }
+        ConnectErrorKind::Io if is_handshake(&error) => (
+            TransportErrorKind::Refused,
+            "the TLS handshake failed: see `tls.roots`, and `tls.identity` where the server asks \
+             for a certificate",
+        ),
         ConnectErrorKind::ServerParse => (TransportErrorKind::Refused, "the URL names no server"),
         ConnectErrorKind::Dns => (TransportErrorKind::Unreachable, "the host has no address"),
         ConnectErrorKind::TimedOut | ConnectErrorKind::Io | ConnectErrorKind::MaxReconnects => {
             (TransportErrorKind::Unreachable, "")
         }
     };
-    let error = match kind {
-        // The library quotes the URL, which may hold a password.
-        _ if error.kind() == ConnectErrorKind::ServerParse => {
-            return TransportError::new(kind, detail);
-        }
-        _ => error,
-    };
     TransportError::new(kind, detail).because(error)
 }
 
 /// Whether a later try may go better.
-pub(crate) fn is_passing(kind: ConnectErrorKind) -> bool {
-    matches!(
-        kind,
-        ConnectErrorKind::Dns
-            | ConnectErrorKind::TimedOut
-            | ConnectErrorKind::Io
-            | ConnectErrorKind::MaxReconnects
-    )
+pub(crate) fn is_passing(error: &ConnectError) -> bool {
+    match error.kind() {
+        ConnectErrorKind::Io => !is_handshake(error),
+        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => {
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Whether a certificate was not believed: the TLS library's errors come as such of reading.
+fn is_handshake(error: &ConnectError) -> bool {
+    cause::<std::io::Error>(error).is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+}
+
+/// The first cause of this type.
+fn cause<'a, E: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a E> {
+    let mut causes = std::iter::successors(Some(error), |cause| cause.source());
+    causes.find_map(|cause| cause.downcast_ref())
 }
 
 /// A stream that could not be made.
@@ -83,15 +93,8 @@ pub(crate) fn looking_up(error: GetStreamByNameError) -> TransportError {
 
 /// Whether the look-up failed because nobody serves JetStream.
 pub(crate) fn is_without_jetstream(error: &GetStreamByNameError) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(request) = error.downcast_ref::<async_nats::jetstream::context::RequestError>()
-        {
-            return request.kind() == RequestErrorKind::NoResponders;
-        }
-        cause = error.source();
-    }
-    false
+    cause::<RequestError>(error)
+        .is_some_and(|request| request.kind() == RequestErrorKind::NoResponders)
 }
 
 pub(crate) fn no_jetstream() -> TransportError {

@@ -8,7 +8,7 @@ use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use agent_rpc_core::wire::Topic;
 use async_nats::Subject;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
-use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::context::{GetStreamByNameError, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::{
     self, ConsumerErrorKind, DiscardPolicy, RetentionPolicy, StorageType,
 };
@@ -28,7 +28,7 @@ const MAX_WAITING: i64 = 4096;
 pub(crate) struct Streams {
     jetstream: Context,
     api: String,
-    known: Mutex<HashMap<Topic, Kept>>,
+    seen: Mutex<HashMap<Topic, Kept>>,
 }
 
 /// A consumer that can be pulled from.
@@ -47,48 +47,54 @@ impl Streams {
             Requests::Core => None,
         };
         let api = domain.map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"));
-        Self { jetstream, api, known: Mutex::default() }
+        Self { jetstream, api, seen: Mutex::default() }
     }
 
-    /// How the inbox at this topic is kept: by the config, from memory, or by asking.
-    pub(crate) async fn kept(
+    /// How the inbox at this topic is kept, by the config or from memory.
+    pub(crate) fn known(&self, config: &NatsConfig, topic: &Topic) -> Option<Kept> {
+        config.inboxes.get(topic).or(self.seen().get(topic)).copied()
+    }
+
+    /// As [`known`](Self::known), else by asking the server.
+    pub(crate) async fn find(
         &self,
         config: &NatsConfig,
         topic: &Topic,
         subject: &str,
     ) -> Result<Kept, TransportError> {
-        if let Some(kept) = config.inboxes.get(topic) {
-            return Ok(*kept);
+        if let Some(kept) = self.known(config, topic) {
+            return Ok(kept);
         }
-        if let Some(kept) = self.known().get(topic) {
-            return Ok(*kept);
+        let kept = match self.of(subject).await {
+            Ok(Some(_)) => Kept::InStream,
+            Ok(None) => Kept::Nowhere,
+            Err(error) if error::is_without_jetstream(&error) => Kept::Nowhere,
+            Err(error) => return Err(error::looking_up(error)),
+        };
+        let mut seen = self.seen();
+        if seen.len() >= REMEMBERED {
+            seen.clear();
         }
-        let kept = if self.of(subject).await?.is_some() { Kept::InStream } else { Kept::Nowhere };
-        let mut known = self.known();
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        known.insert(topic.clone(), kept);
+        seen.insert(topic.clone(), kept);
         Ok(kept)
     }
 
     /// What we knew of this topic is wrong.
     pub(crate) fn forget(&self, topic: &Topic) {
-        self.known().remove(topic);
+        self.seen().remove(topic);
     }
 
     /// Somebody is not there who was a plain subscriber: there may be a stream by now.
     pub(crate) fn forget_who_is_nowhere(&self) {
-        self.known().retain(|_, kept| *kept == Kept::InStream);
+        self.seen().retain(|_, kept| *kept == Kept::InStream);
     }
 
-    /// The stream that keeps a subject. A server without JetStream keeps none.
-    async fn of(&self, subject: &str) -> Result<Option<String>, TransportError> {
+    /// The stream that keeps a subject.
+    async fn of(&self, subject: &str) -> Result<Option<String>, GetStreamByNameError> {
         match self.jetstream.stream_by_subject(subject).await {
             Ok(stream) => Ok(Some(stream)),
             Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Ok(None),
-            Err(error) if error::is_without_jetstream(&error) => Ok(None),
-            Err(error) => Err(error::looking_up(error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -102,12 +108,18 @@ impl Streams {
     ) -> Result<Bound, TransportError> {
         let dead_letters = (!subject.ends_with(".dlq")).then(|| format!("{subject}.dlq"));
         let mut missing = Vec::new();
-        let found = self.of(subject).await?;
+        let look_up = async |subject: &str| {
+            self.of(subject).await.map_err(|error| match error::is_without_jetstream(&error) {
+                true => error::no_jetstream(),
+                false => error::looking_up(error),
+            })
+        };
+        let found = look_up(subject).await?;
         if found.is_none() {
             missing.push(subject.to_owned());
         }
         if let Some(dead_letters) = dead_letters
-            && self.of(&dead_letters).await?.is_none()
+            && look_up(&dead_letters).await?.is_none()
         {
             missing.push(dead_letters);
         }
@@ -169,8 +181,8 @@ impl Streams {
         Ok(settings.ack_wait)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Topic, Kept>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, HashMap<Topic, Kept>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,6 +11,7 @@ use agent_rpc_core::transport::{
 use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
 use async_nats::{Message, StatusCode, Subject};
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -47,10 +48,16 @@ impl NatsTransport {
         naming::subject(self.connection.config.prefix.as_deref(), topic)
     }
 
-    /// Hands a frame to whoever subscribes, and confirms nothing.
-    async fn send(&self, subject: String, frame: &Frame, told: bool) -> Result<(), TransportError> {
+    /// Hands a frame to whoever subscribes, and confirms nothing. With `told`, we learn when nobody
+    /// does.
+    async fn send(
+        &self,
+        subject: Subject,
+        frame: &Frame,
+        told: bool,
+    ) -> Result<(), TransportError> {
         let Connection { client, asks, .. } = &*self.connection;
-        let (subject, bytes) = (Subject::from(subject), frame.bytes.clone());
+        let bytes = frame.bytes.clone();
         let sent = if told {
             let bounce = Subject::from(naming::bounce(asks.inbox(), &frame.message_id));
             client.publish_with_reply(subject, bounce, bytes).await
@@ -62,19 +69,58 @@ impl NatsTransport {
         })
     }
 
+    /// As [`send`](Self::send). The client nearly always takes a frame at once, and then the
+    /// future that would wait for it is never stored.
+    async fn send_at_once(
+        &self,
+        subject: String,
+        frame: &Frame,
+        told: bool,
+    ) -> Result<(), TransportError> {
+        let subject = Subject::from(subject);
+        match self.send(subject.clone(), frame, told).now_or_never() {
+            Some(sent) => sent,
+            // Nothing of it was sent.
+            None => Box::pin(self.send(subject, frame, told)).await,
+        }
+    }
+
+    /// Hands a frame to an inbox of which we do not know yet how it is kept, or to a server that is
+    /// away.
+    async fn find_and_send(
+        &self,
+        to: &Topic,
+        subject: String,
+        frame: &Frame,
+    ) -> Result<(), TransportError> {
+        let connection = &self.connection;
+        let patience = connection.config.publish_timeout;
+        connection.up(patience).await?;
+        match naming::place(to) {
+            Place::Events => return self.send_at_once(subject, frame, false).await,
+            Place::Answers => return self.send_at_once(subject, frame, true).await,
+            Place::Inbox => {}
+        }
+        match connection.streams.find(&connection.config, to, &subject).await? {
+            Kept::Nowhere => self.send_at_once(subject, frame, true).await,
+            Kept::InStream => self.store(to, subject, frame).await,
+        }
+    }
+
     /// Hands a frame to the stream that keeps the subject, and waits for its confirm. A frame that
     /// is sent again, because the connection broke, has the same id: the stream takes one of them.
     async fn store(
         &self,
         to: &Topic,
-        subject: &str,
+        subject: String,
         frame: &Frame,
-        until: Instant,
     ) -> Result<(), TransportError> {
+        let until = Instant::now() + self.connection.config.publish_timeout;
+        let subject = Subject::from(subject);
         let mut pause = FULL;
         loop {
             let question = Question {
-                subject: Subject::from(subject),
+                subject: subject.clone(),
                 payload: frame.bytes.clone(),
                 dedup_id: Some(frame.dedup_id()),
             };
@@ -91,7 +137,8 @@ impl NatsTransport {
                 }
                 Err(error)
                     if error.kind() == TransportErrorKind::Full
-                        && Instant::now() + pause < until =>
+                        // The next answer needs time too.
+                        && Instant::now() + 4 * pause < until =>
                 {
                     sleep(pause).await;
                     pause = (pause * 2).min(FULL * 10);
@@ -167,16 +214,19 @@ impl RpcTransport for NatsTransport {
             return Err(TransportError::new(TransportErrorKind::TooLarge, detail));
         }
         let subject = self.subject(to)?;
-        let patience = connection.config.publish_timeout;
-        connection.up(patience).await?;
+        // What rarely happens is boxed: this future is made for every frame.
+        if !connection.is_up() {
+            return Box::pin(self.find_and_send(to, subject, frame)).await;
+        }
         match naming::place(to) {
-            Place::Events => return self.send(subject, frame, false).await,
-            Place::Answers => return self.send(subject, frame, true).await,
+            Place::Events => return self.send_at_once(subject, frame, false).await,
+            Place::Answers => return self.send_at_once(subject, frame, true).await,
             Place::Inbox => {}
         }
-        match connection.streams.kept(&connection.config, to, &subject).await? {
-            Kept::Nowhere => self.send(subject, frame, true).await,
-            Kept::InStream => self.store(to, &subject, frame, Instant::now() + patience).await,
+        match connection.streams.known(&connection.config, to) {
+            Some(Kept::Nowhere) => self.send_at_once(subject, frame, true).await,
+            Some(Kept::InStream) => Box::pin(self.store(to, subject, frame)).await,
+            None => Box::pin(self.find_and_send(to, subject, frame)).await,
         }
     }
 

@@ -68,9 +68,10 @@ impl NatsOptions {
     fn text(&self, folder: &Path, port: u16) -> String {
         let mut text = format!("listen: \"127.0.0.1:{port}\"\n");
         if !self.without_jetstream {
-            let sync = if self.sync_always { "always" } else { "2m" };
+            // By default it syncs every two minutes.
+            let sync = if self.sync_always { ", sync_interval: always" } else { "" };
             let store = folder.join("jetstream");
-            writeln!(text, "jetstream {{ store_dir: {store:?}, sync_interval: {sync} }}")
+            writeln!(text, "jetstream {{ store_dir: {store:?}{sync} }}")
                 .expect("a string takes anything");
         }
         text.push_str(&self.config);
