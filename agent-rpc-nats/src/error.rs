@@ -5,7 +5,7 @@ use async_nats::jetstream::context::{
     CreateStreamError, CreateStreamErrorKind, GetStreamByNameError, GetStreamByNameErrorKind,
 };
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::{ConnectError, ConnectErrorKind, RequestError, RequestErrorKind};
+use async_nats::{ConnectError, ConnectErrorKind};
 
 /// A connection that was not made. The cause may name the address, and never the credentials.
 pub(crate) fn connecting(error: ConnectError) -> TransportError {
@@ -93,8 +93,7 @@ pub(crate) fn looking_up(error: GetStreamByNameError) -> TransportError {
 
 /// Whether the look-up failed because nobody serves JetStream.
 pub(crate) fn is_without_jetstream(error: &GetStreamByNameError) -> bool {
-    cause::<RequestError>(error)
-        .is_some_and(|request| request.kind() == RequestErrorKind::NoResponders)
+    cause::<RequestError>(error).is_some_and(|error| error.kind() == RequestErrorKind::NoResponders)
 }
 
 pub(crate) fn no_jetstream() -> TransportError {
