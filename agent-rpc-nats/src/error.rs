@@ -3,6 +3,7 @@
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use async_nats::jetstream::context::{
     CreateStreamError, CreateStreamErrorKind, GetStreamByNameError, GetStreamByNameErrorKind,
+    RequestError, RequestErrorKind,
 };
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
 use async_nats::{ConnectError, ConnectErrorKind};
@@ -48,15 +49,16 @@ pub(crate) fn is_passing(error: &ConnectError) -> bool {
 
 /// Whether a certificate was not believed: the TLS library's errors come as such of reading.
 fn is_handshake(error: &ConnectError) -> bool {
-    cause::<std::io::Error>(error).is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::InvalidData)
 }
 
-/// The first cause of this type.
-fn cause<'a, E: std::error::Error + 'static>(
+/// An error, and what it comes from.
+fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a E> {
-    let mut causes = std::iter::successors(Some(error), |cause| cause.source());
-    causes.find_map(|cause| cause.downcast_ref())
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |cause| cause.source())
 }
 
 /// A stream that could not be made.
@@ -93,7 +95,9 @@ pub(crate) fn looking_up(error: GetStreamByNameError) -> TransportError {
 
 /// Whether the look-up failed because nobody serves JetStream.
 pub(crate) fn is_without_jetstream(error: &GetStreamByNameError) -> bool {
-    cause::<RequestError>(error).is_some_and(|error| error.kind() == RequestErrorKind::NoResponders)
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<RequestError>())
+        .any(|error| error.kind() == RequestErrorKind::NoResponders)
 }
 
 pub(crate) fn no_jetstream() -> TransportError {

@@ -147,6 +147,12 @@ impl Server {
     /// everything looks like.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        // The signal takes effect a moment after it was sent, and thread by thread.
+        let id = self.process().as_ref().map(|process| process.child.id());
+        let until = Instant::now() + STOP;
+        while id.is_some_and(|id| !is_stopped(id)) && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
     }
 
     /// Ends a [`pause`](Self::pause).
@@ -188,6 +194,16 @@ impl Server {
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether no thread of a process runs any more.
+fn is_stopped(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        // The state stands behind the name, which may contain anything but ends with `)`.
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['T', 't']))
+    })
 }
 
 impl Process {
