@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_rpc_core::transport::{Attempts, Guarantees};
 use agent_rpc_core::wire::Topic;
 
 /// A connection to NATS.
@@ -73,6 +74,33 @@ impl NatsConfig {
             max_queued: 65_536,
         }
     }
+}
+
+impl NatsConfig {
+    /// What a connection with this config promises. `max_frame` is that of a server as it is unless
+    /// configured; a connection knows its server's.
+    #[must_use]
+    pub fn guarantees(&self) -> Guarantees {
+        let in_stream = matches!(self.requests, Requests::JetStream(_));
+        let mut guarantees = Guarantees::none();
+        guarantees.durable = in_stream;
+        guarantees.confirmed = in_stream;
+        guarantees.flow_controlled = in_stream;
+        guarantees.fan_out = true;
+        guarantees.arbitrary_bytes = true;
+        guarantees.private_answers = true;
+        guarantees.bounces = true;
+        guarantees.dead_letters = in_stream;
+        guarantees.attempts = if in_stream { Attempts::Exact } else { Attempts::Local };
+        guarantees.max_frame = Some(max_frame(1024 * 1024));
+        guarantees
+    }
+}
+
+/// The largest frame where the server takes messages of this size, of which a header of ours is a
+/// part.
+pub(crate) fn max_frame(max_payload: usize) -> usize {
+    max_payload.saturating_sub(512)
 }
 
 /// Shows no secrets: of the URL only the part behind the credentials.

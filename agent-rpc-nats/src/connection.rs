@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::asks::Asks;
-use crate::config::{Credentials, NatsConfig, Requests};
+use crate::config::{Credentials, NatsConfig, Requests, max_frame};
 use crate::error;
 use crate::naming;
 use crate::streams::Streams;
@@ -33,9 +33,6 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// The client library keeps 128 events, and throws away what comes on top. Behind so many that
 /// mean nothing to us one that means a loss may be missing.
 const HARMLESS: u32 = 100;
-
-/// What a header of ours takes of a message's room.
-const HEADER: usize = 512;
 
 /// One inbox, as its connection sees it.
 pub(crate) trait Seat: Send + Sync {
@@ -119,7 +116,7 @@ impl Connection {
         };
         let (jobs, posted) = mpsc::unbounded_channel();
         let connection = Arc::new(Self {
-            max_frame: AtomicUsize::new(max_frame(&client)),
+            max_frame: AtomicUsize::new(max_frame(client.server_info().max_payload)),
             streams: Streams::new(jetstream, &config),
             client,
             asks,
@@ -356,7 +353,7 @@ impl Connection {
 
     /// The connection is a new one, and all subscriptions are live on it.
     async fn revived(&self) {
-        self.max_frame.store(max_frame(&self.client), Ordering::Relaxed);
+        self.max_frame.store(max_frame(self.client.server_info().max_payload), Ordering::Relaxed);
         self.link.send_if_modified(|link| {
             let is_open = link.state != LinkState::Closed;
             if is_open {
@@ -378,10 +375,6 @@ impl Connection {
             differs
         });
     }
-}
-
-fn max_frame(client: &Client) -> usize {
-    client.server_info().max_payload.saturating_sub(HEADER)
 }
 
 /// Tries until it is connected, for as long as the config says where a later try may go better.

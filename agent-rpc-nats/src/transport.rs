@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_rpc_core::transport::{
-    Attempts, Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError,
-    TransportErrorKind,
+    Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError, TransportErrorKind,
 };
 use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
 use async_nats::{Message, StatusCode, Subject};
@@ -185,18 +184,7 @@ impl RpcTransport for NatsTransport {
     }
 
     fn guarantees(&self) -> Guarantees {
-        let in_stream = matches!(self.connection.config.requests, Requests::JetStream(_));
-        let mut guarantees = Guarantees::none();
-        guarantees.durable = in_stream;
-        guarantees.confirmed = in_stream;
-        guarantees.flow_controlled = in_stream;
-        guarantees.fan_out = true;
-        guarantees.arbitrary_bytes = true;
-        guarantees.private_answers = true;
-        guarantees.durable_answers = false;
-        guarantees.bounces = true;
-        guarantees.dead_letters = in_stream;
-        guarantees.attempts = if in_stream { Attempts::Exact } else { Attempts::Local };
+        let mut guarantees = self.connection.config.guarantees();
         guarantees.max_frame = Some(self.connection.max_frame());
         guarantees
     }

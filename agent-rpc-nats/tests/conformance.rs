@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_rpc_conformance::{BoxError, Broker, Harness};
-use agent_rpc_core::transport::{Attempts, Guarantees, RpcTransport};
+use agent_rpc_core::transport::{Guarantees, RpcTransport};
 use agent_rpc_nats::{JetStream, NatsConfig, NatsTransport, Requests};
 use async_trait::async_trait;
 use test_brokers::{Nats, NatsOptions};
@@ -47,18 +47,7 @@ impl Harness for Mode {
     }
 
     fn guarantees(&self) -> Guarantees {
-        let mut guarantees = Guarantees::none();
-        guarantees.durable = self.in_stream;
-        guarantees.confirmed = self.in_stream;
-        guarantees.flow_controlled = self.in_stream;
-        guarantees.fan_out = true;
-        guarantees.arbitrary_bytes = true;
-        guarantees.private_answers = true;
-        guarantees.bounces = true;
-        guarantees.dead_letters = self.in_stream;
-        guarantees.attempts = if self.in_stream { Attempts::Exact } else { Attempts::Local };
-        guarantees.max_frame = Some(1024 * 1024);
-        guarantees
+        self.config(String::new()).guarantees()
     }
 
     async fn start(&self) -> Result<Box<dyn Broker>, BoxError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agent_rpc_core::client::CallError;
 use agent_rpc_core::transport::RpcTransport;
 use agent_rpc_core::wire::{TransportKind, codes};
+use agent_rpc_nats::{NatsConfig, NatsTransport};
 
 /// Connects to the broker that a URL names: `nats://host:port`,
 /// `amqp://user:pass@host:port/vhost`, `mqtt://host:port`, `kafka://host:port,host:port`,
@@ -14,6 +15,10 @@ use agent_rpc_core::wire::{TransportKind, codes};
 /// If the URL names no broker that can be reached from here.
 pub async fn connect(url: &str) -> Result<Arc<dyn RpcTransport>, CallError> {
     // Only the scheme is ever repeated: the rest may hold a password.
+    if url.starts_with("nats://") {
+        let connected = NatsTransport::connect(NatsConfig::new(url)).await;
+        return Ok(Arc::new(connected.map_err(CallError::Publish)?));
+    }
     let detail = match url.split_once("://").map(|(scheme, _)| (scheme, scheme.parse())) {
         None => "a broker is a URL, such as nats://127.0.0.1:4222".to_owned(),
         Some((_, Ok(TransportKind::Memory))) => "memory:// is a broker within one process, which \

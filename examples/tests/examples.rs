@@ -75,8 +75,8 @@ fn refusal(message: &str) -> (Option<i32>, String) {
 
 #[test]
 fn a_broker_without_a_transport_is_told_with_its_crate_and_without_its_password() {
-    let expected = refusal("nats:// needs the crate agent-rpc-nats");
-    assert_eq!(produce("nats://user:hunter2@127.0.0.1:4222"), expected);
+    let expected = refusal("sqs:// needs the crate agent-rpc-sqs");
+    assert_eq!(produce("sqs://user:hunter2@127.0.0.1:4222"), expected);
     let expected = refusal("kafka:// needs the crate agent-rpc-kafka");
     assert_eq!(produce("kafka://127.0.0.1:9092,127.0.0.1:9093"), expected);
 }
@@ -98,10 +98,10 @@ fn what_is_no_broker_is_told() {
 
 #[test]
 fn a_consumer_without_a_transport_says_so() {
-    let output = example("consumer", &["--broker", "amqp://x", "--agent", "a"]);
+    let output = example("consumer", &["--broker", "mqtt://x", "--agent", "a"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "Error: amqp:// needs the crate agent-rpc-amqp\n");
+    assert_eq!(said, "Error: mqtt:// needs the crate agent-rpc-mqtt\n");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_producer_takes_every_mode_that_it_documents() {
     for args in
         [&["--mode", "sync", "--stream"][..], &["--mode", "async"], &["--mode", "fire-and-forget"]]
     {
-        let output = producer("nats://127.0.0.1:4222", args);
+        let output = producer("mqtt://127.0.0.1:1883", args);
         assert_eq!(output.status.code(), Some(1), "there is no transport: {output:?}");
     }
 }

@@ -5,10 +5,18 @@ use std::collections::BTreeMap;
 
 use agent_rpc_core::transport::{Guarantees, RpcTransport};
 use agent_rpc_memory::MemoryBroker;
+use agent_rpc_nats::{NatsConfig, Requests};
 use serde_json::Value;
 
 fn declared() -> Vec<(&'static str, Guarantees)> {
-    vec![("memory", MemoryBroker::new().connect().guarantees())]
+    let in_stream = NatsConfig::new("nats://unused");
+    let mut plain = in_stream.clone();
+    plain.requests = Requests::Core;
+    vec![
+        ("memory", MemoryBroker::new().connect().guarantees()),
+        ("NATS, JetStream", in_stream.guarantees()),
+        ("NATS, core", plain.guarantees()),
+    ]
 }
 
 #[test]

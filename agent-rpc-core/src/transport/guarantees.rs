@@ -10,10 +10,11 @@ pub struct Guarantees {
     /// A worker's inbox keeps what was published into it while no worker is there, and over a
     /// restart of the broker.
     pub durable: bool,
-    /// `publish` returns when the broker has taken the frame, not when it was written.
+    /// `publish` into a worker's inbox returns when the broker has taken the frame, not when it was
+    /// written.
     pub confirmed: bool,
-    /// A slow reader makes the broker hold messages back; nothing is dropped because a buffer was
-    /// full.
+    /// A slow worker makes the broker hold messages back; nothing is dropped because a buffer was
+    /// full. Where answers and events wait in the process, what overflows is told as a gap.
     pub flow_controlled: bool,
     /// Every listener gets every event.
     pub fan_out: bool,
