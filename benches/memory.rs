@@ -24,7 +24,7 @@ fn main() {
             counted("agent-rpc, signed", concurrent, AgentRpc::signed),
             counted("mpsc and oneshot", concurrent, Channels::start),
         ];
-        compare("memory", concurrent, AMOUNT, contestants);
+        compare("memory", concurrent, AMOUNT, &contestants);
     }
 }
 

@@ -41,7 +41,7 @@ fn main() {
                 Ours::start(url, Requests::Core, keys())
             }),
         ];
-        compare("nats, core", concurrent, amount, contestants);
+        compare("nats, core", concurrent, amount, &contestants);
     }
     for concurrent in [1, 64] {
         let amount = if concurrent == 1 { AMOUNT_OF_ONE } else { AMOUNT_OF_MANY };
@@ -56,7 +56,7 @@ fn main() {
                 Ours::start(url, Requests::default(), keys())
             }),
         ];
-        compare("nats, jetstream", concurrent, amount, contestants);
+        compare("nats, jetstream", concurrent, amount, &contestants);
     }
 }
 

@@ -182,12 +182,7 @@ pub struct CallRow {
 }
 
 /// Lets the contenders take turns, and prints what they came to; progress goes to standard error.
-pub fn compare(
-    bench: &'static str,
-    concurrent: usize,
-    amount: Amount,
-    contestants: Vec<Contestant>,
-) {
+pub fn compare(bench: &'static str, concurrent: usize, amount: Amount, contestants: &[Contestant]) {
     if let Some(name) = only() {
         // For a profiler: one contender alone, which is compared with nothing.
         let label = |contestant: &Contestant| format!("{bench}/{concurrent}/{}", contestant.name);
