@@ -8,24 +8,20 @@ use std::time::Duration;
 use agent_rpc_core::transport::{Link, LinkState, TransportError, TransportErrorKind};
 use agent_rpc_core::wire::MessageId;
 use async_nats::jetstream::{self, context::ContextBuilder};
-use async_nats::{Client, ConnectOptions, Event, ServerAddr, StatusCode, Subscriber};
+use async_nats::{Client, Event, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, OptionFuture};
-use percent_encoding::percent_decode_str;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::asks::Asks;
-use crate::config::{Credentials, NatsConfig, Requests, max_frame};
-use crate::error;
+use crate::config::{NatsConfig, Requests, max_frame};
+use crate::connect::connect;
 use crate::naming;
 use crate::streams::Streams;
-
-/// The longest pause between two tries to connect.
-const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// How long an end may take beyond its grace.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -89,7 +85,9 @@ pub(crate) struct Connection {
     phase: AtomicU8,
     jobs: mpsc::UnboundedSender<Job>,
     stop: CancellationToken,
-    pub(crate) tasks: TaskTracker,
+    tasks: TaskTracker,
+    /// Who keeps deliveries alive, and gives back what nobody will read.
+    pub(crate) keepers: TaskTracker,
 }
 
 impl Connection {
@@ -129,6 +127,7 @@ impl Connection {
             jobs,
             stop,
             tasks: TaskTracker::new(),
+            keepers: TaskTracker::new(),
             config,
         });
         connection.tasks.spawn(Arc::clone(&connection).answers(answers));
@@ -257,6 +256,8 @@ impl Connection {
         timeout(grace, all_settled).await.ok();
         self.tell(&News::Release);
         self.phase.store(CLOSED, Ordering::Release);
+        self.keepers.close();
+        timeout(FLUSH, self.keepers.wait()).await.ok();
         let is_up = self.is_up();
         if is_up && timeout(FLUSH, self.barrier()).await.is_err() {
             debug!("the server did not answer before the end");
@@ -309,7 +310,7 @@ impl Connection {
                 () = self.stop.cancelled() => break,
                 Some(()) = OptionFuture::from(reviving.as_mut()) => {
                     reviving = None;
-                    self.revived().await;
+                    self.revived();
                 }
                 Some(event) = events.recv() => {
                     match event {
@@ -320,6 +321,8 @@ impl Connection {
                         }
                         Event::SlowConsumer(_) => {
                             warn!("messages were lost: an inbox held more than `max_queued`");
+                            // Answers to us may have been among them.
+                            self.ask_again();
                             self.tell(&News::Gap);
                         }
                         Event::ServerError(error) => {
@@ -332,6 +335,7 @@ impl Connection {
                     }
                     if harmless == HARMLESS {
                         harmless = 0;
+                        self.ask_again();
                         self.tell(&News::Gap);
                     }
                     if connects() != seen {
@@ -352,7 +356,7 @@ impl Connection {
     }
 
     /// The connection is a new one, and all subscriptions are live on it.
-    async fn revived(&self) {
+    fn revived(self: &Arc<Self>) {
         self.max_frame.store(max_frame(self.client.server_info().max_payload), Ordering::Relaxed);
         self.link.send_if_modified(|link| {
             let is_open = link.state != LinkState::Closed;
@@ -361,9 +365,20 @@ impl Connection {
             }
             is_open
         });
-        self.asks.again().await;
+        self.ask_again();
         self.tell(&News::Back);
         self.tell(&News::Gap);
+    }
+
+    /// Asks again what is still open, beside everything else: the client may take no more for now.
+    fn ask_again(self: &Arc<Self>) {
+        let connection = Arc::clone(self);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = connection.asks.again() => {}
+                () = connection.stop.cancelled() => {}
+            }
+        });
     }
 
     fn set_link(&self, state: LinkState) {
@@ -375,97 +390,4 @@ impl Connection {
             differs
         });
     }
-}
-
-/// Tries until it is connected, for as long as the config says where a later try may go better.
-async fn connect(
-    config: &NatsConfig,
-    events: &mpsc::UnboundedSender<Event>,
-    stop: &CancellationToken,
-) -> Result<Client, TransportError> {
-    let servers = config.url.split(',').map(str::trim).map(str::parse::<ServerAddr>);
-    // The cause would quote the URL, which may hold a password.
-    let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(|_| {
-        let detail = "the URL names no server: nats://host:port";
-        TransportError::new(TransportErrorKind::Refused, detail)
-    })?;
-    let until = Instant::now() + config.connect_timeout;
-    let mut pause = Duration::from_millis(20);
-    loop {
-        let options = options(config, &servers, events.clone(), stop.clone()).await?;
-        let error = match options.connect(&servers[..]).await {
-            Ok(client) => return Ok(client),
-            Err(error) => error,
-        };
-        if !error::is_passing(&error) || Instant::now() + pause > until {
-            return Err(error::connecting(error));
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(BACK_OFF);
-    }
-}
-
-/// What the URL says of who we are, which the client library does not look at: a user with a
-/// password or, alone, a token.
-fn credentials_in(servers: &[ServerAddr]) -> Option<Credentials> {
-    let server = servers.iter().find(|server| server.has_user_pass())?;
-    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let user = plain(server.username()?);
-    Some(match server.password() {
-        Some(password) => Credentials::User { user, password: plain(password) },
-        None => Credentials::Token(user),
-    })
-}
-
-async fn options(
-    config: &NatsConfig,
-    servers: &[ServerAddr],
-    events: mpsc::UnboundedSender<Event>,
-    stop: CancellationToken,
-) -> Result<ConnectOptions, TransportError> {
-    let mut options = ConnectOptions::new()
-        .connection_timeout(config.connect_timeout.max(Duration::from_secs(1)))
-        .subscription_capacity(config.max_queued.max(1))
-        .request_timeout(Some(config.publish_timeout))
-        // Ours are made of topics that were checked.
-        .skip_subject_validation(true)
-        .max_reconnects(None)
-        .event_callback(move |event| {
-            events.send(event).ok();
-            std::future::ready(())
-        })
-        .reconnect_delay_callback(move |attempts| match attempts {
-            // The library does not look whether anybody still wants the connection.
-            _ if stop.is_cancelled() => Duration::from_secs(u64::from(u32::MAX)),
-            0 | 1 => Duration::ZERO,
-            more => Duration::from_millis(1 << more.min(10)).min(BACK_OFF),
-        });
-    if let Some(name) = &config.name {
-        options = options.name(name);
-    }
-    options = match &config.credentials.clone().or_else(|| credentials_in(servers)) {
-        None => options,
-        Some(Credentials::User { user, password }) => {
-            options.user_and_password(user.clone(), password.clone())
-        }
-        Some(Credentials::Token(token)) => options.token(token.clone()),
-        Some(Credentials::NKey(seed)) => options.nkey(seed.clone()),
-        Some(Credentials::File(path)) => options.credentials_file(path).await.map_err(|error| {
-            let detail = format!("the credentials in {} cannot be read", path.display());
-            TransportError::new(TransportErrorKind::Refused, detail).because(error)
-        })?,
-    };
-    if let Some(tls) = &config.tls {
-        options = options.require_tls(true);
-        if let Some(roots) = &tls.roots {
-            options = options.add_root_certificates(roots.clone());
-        }
-        if let Some(own) = &tls.identity {
-            options = options.add_client_certificate(own.certificate.clone(), own.key.clone());
-        }
-        if tls.first {
-            options = options.tls_first();
-        }
-    }
-    Ok(options)
 }

@@ -115,11 +115,14 @@ impl Seat for CoreSeat {
     fn tell(&self, news: &News) {
         let mut state = self.state();
         match news {
-            News::Bounced(id) => state.told.push_back(Arrival::Bounced(id.clone())),
+            News::Bounced(id) if state.told.len() < self.connection.config.max_queued => {
+                state.told.push_back(Arrival::Bounced(id.clone()));
+            }
             // One tells as much as many.
             News::Gap if state.told.iter().any(|told| matches!(told, Arrival::Gap)) => {}
             News::Gap => state.told.push_back(Arrival::Gap),
-            News::Back => return,
+            // A reader that takes no bounces gets no more.
+            News::Back | News::Bounced(_) => return,
             News::End => state.ended = true,
             News::Release => state.released = true,
         }

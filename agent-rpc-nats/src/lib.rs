@@ -6,15 +6,18 @@
 //!
 //! # Reading the code
 //!
-//! `transport` has the verbs. `connection` owns the client and follows what happens to it; `asks` is
-//! everything that the server answers; `inbox` are plain subscriptions and `pull` streams, which
-//! `streams` finds and makes; `naming` turns topics into names.
+//! `transport` has the verbs. `connect` makes the client, `connection` owns it and follows what happens
+//! to it; `asks` is everything that the server answers; `inbox` are plain subscriptions, `pull` and
+//! `keeper` those that a stream keeps, which `streams` finds and makes; `naming` turns topics into
+//! names.
 
 mod asks;
 mod config;
+mod connect;
 mod connection;
 mod error;
 mod inbox;
+mod keeper;
 mod naming;
 mod pull;
 mod streams;

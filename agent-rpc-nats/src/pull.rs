@@ -1,14 +1,12 @@
 //! Inboxes that a stream keeps: pulled, kept alive while they are worked on, acknowledged.
 //!
 //! No more is asked for than the window has room for. The reader polls the subscription of the
-//! pulls itself; beside it a task asks for more, tells the server that work goes on, and asks
-//! anew where a pull was lost.
+//! pulls itself; beside it, in `keeper`, a task asks for more and keeps alive what is open.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use agent_rpc_core::transport::{
     Arrival, Attempt, Delivery, Settle, TransportError, TransportErrorKind,
@@ -20,54 +18,47 @@ use futures_util::stream::Stream;
 use futures_util::task::AtomicWaker;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use tracing::{debug, warn};
+use tokio::time::{Instant, timeout};
 
 use crate::asks::Question;
 use crate::config::JetStream;
 use crate::connection::{Connection, News, Open, Seat};
 use crate::streams::Bound;
 
-/// How long a pull waits at the server.
-const EXPIRES: Duration = Duration::from_secs(30);
-
-/// How often the server says that a pull still waits. Twice as much silence, and it does not.
-const HEARTBEAT: Duration = Duration::from_secs(3);
-
 const ACCEPT: Bytes = Bytes::from_static(b"+ACK");
-const RELEASE: Bytes = Bytes::from_static(b"-NAK");
-const IN_PROGRESS: Bytes = Bytes::from_static(b"+WPI");
+pub(crate) const RELEASE: Bytes = Bytes::from_static(b"-NAK");
 
 /// One worker's share of a stream.
 pub(crate) struct PullSeat {
-    connection: Arc<Connection>,
-    settings: JetStream,
-    subject: String,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) settings: JetStream,
+    pub(crate) subject: String,
     /// Where the pulls are answered.
-    inbox: Subject,
-    window: usize,
-    state: Mutex<State>,
-    reader: AtomicWaker,
+    pub(crate) inbox: Subject,
+    pub(crate) window: usize,
+    pub(crate) state: Mutex<State>,
+    pub(crate) reader: AtomicWaker,
     /// Wakes the task beside the reader.
-    work: Notify,
+    pub(crate) work: Notify,
 }
 
-struct State {
-    bound: Bound,
-    subscriber: Option<Subscriber>,
-    told: VecDeque<Arrival>,
+pub(crate) struct State {
+    pub(crate) bound: Bound,
+    pub(crate) subscriber: Option<Subscriber>,
+    pub(crate) told: VecDeque<Arrival>,
     /// Taken from the subscription and not handed out yet.
-    ready: VecDeque<Message>,
+    pub(crate) ready: VecDeque<Message>,
     /// What was handed out: where it is acknowledged.
-    open: HashMap<u64, Subject>,
-    next: u64,
+    pub(crate) open: HashMap<u64, Subject>,
+    pub(crate) next: u64,
     /// How many the server still owes us.
-    requested: usize,
-    heard: Instant,
+    pub(crate) requested: usize,
+    pub(crate) heard: Instant,
     /// The consumer is not there, or not reachable.
-    broken: bool,
-    ended: bool,
-    released: bool,
+    pub(crate) broken: bool,
+    pub(crate) ended: bool,
+    /// What goes back although somebody holds it.
+    pub(crate) given_back: Vec<Subject>,
 }
 
 impl PullSeat {
@@ -94,7 +85,7 @@ impl PullSeat {
             heard: Instant::now(),
             broken: false,
             ended: false,
-            released: false,
+            given_back: Vec::new(),
         };
         let seat = Arc::new(Self {
             connection: Arc::clone(connection),
@@ -109,135 +100,8 @@ impl PullSeat {
         let entered: Weak<Self> = Arc::downgrade(&seat);
         let id = connection.enter(entered)?;
         let arrivals = PullArrivals { seat, id };
-        connection.tasks.spawn(Arc::clone(&arrivals.seat).keep());
+        connection.keepers.spawn(Arc::clone(&arrivals.seat).keep());
         Ok(arrivals)
-    }
-
-    /// Asks for more, keeps alive what is here, and repairs, until everything is settled.
-    async fn keep(self: Arc<Self>) {
-        let ack_wait = self.state().bound.ack_wait;
-        let mut tick = interval((ack_wait / 3).clamp(Duration::from_millis(10), HEARTBEAT));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut alive = Instant::now();
-        let mut retired = false;
-        loop {
-            if self.state().ended && !retired {
-                retired = true;
-                self.retire().await;
-            }
-            if retired && self.state().open.is_empty() {
-                return;
-            }
-            if self.state().broken && !retired {
-                self.repair().await;
-            }
-            if let Some(batch) = self.wanted() {
-                self.pull(batch).await;
-            }
-            tokio::select! {
-                () = self.work.notified() => {}
-                _ = tick.tick() => {
-                    self.look();
-                    if alive.elapsed() >= ack_wait / 3 {
-                        alive = Instant::now();
-                        self.in_progress().await;
-                    }
-                }
-                () = self.connection.closed() => return,
-            }
-        }
-    }
-
-    /// How many to ask for now: what there is room for, in portions.
-    fn wanted(&self) -> Option<usize> {
-        let mut state = self.state();
-        let state = &mut *state;
-        let taken = state.open.len() + state.ready.len() + state.requested;
-        let room = self.window.saturating_sub(taken);
-        // A reader that finds nothing waits for the least; else a quarter is worth a question.
-        let worth = if state.requested == 0 { 1 } else { (self.window / 4).max(1) };
-        if state.ended || state.broken || room < worth {
-            return None;
-        }
-        state.requested += room;
-        state.heard = Instant::now();
-        Some(room)
-    }
-
-    async fn pull(&self, batch: usize) {
-        let (expires, heartbeat) = (EXPIRES.as_nanos(), HEARTBEAT.as_nanos());
-        let pull =
-            format!(r#"{{"batch":{batch},"expires":{expires},"idle_heartbeat":{heartbeat}}}"#);
-        let (pulls, inbox) = (self.state().bound.pulls.clone(), self.inbox.clone());
-        if let Err(error) =
-            self.connection.client.publish_with_reply(pulls, inbox, pull.into()).await
-        {
-            debug!(%error, "a pull was not sent");
-        }
-    }
-
-    /// Takes what waits in the subscription into our own hands, so that it is kept alive while
-    /// nobody reads; asks anew where the server has forgotten us.
-    fn look(&self) {
-        let mut state = self.state();
-        let state = &mut *state;
-        while let Some(message) = state.subscriber.as_mut().and_then(|s| s.next().now_or_never()?) {
-            if let Some(message) = state.sort(message) {
-                state.ready.push_back(message);
-            }
-        }
-        if state.requested > 0 && state.heard.elapsed() > 2 * HEARTBEAT {
-            debug!("a pull was lost");
-            state.requested = 0;
-        }
-        // Looking has taken the reader's place in the subscription.
-        self.reader.wake();
-    }
-
-    async fn in_progress(&self) {
-        let held: Vec<Subject> = {
-            let state = self.state();
-            let ready = state.ready.iter().filter_map(|message| message.reply.clone());
-            state.open.values().cloned().chain(ready).collect()
-        };
-        for at in held {
-            self.connection.client.publish(at, IN_PROGRESS).await.ok();
-        }
-    }
-
-    /// Finds or makes the consumer again.
-    async fn repair(&self) {
-        let group = self.connection.config.queue_group.as_deref();
-        let bound = self.connection.streams.bind(&self.settings, group, &self.subject).await;
-        let mut state = self.state();
-        match bound {
-            Ok(bound) => {
-                (state.bound, state.broken, state.requested) = (bound, false, 0);
-            }
-            // Tried again at the next tick.
-            Err(error) => warn!(%error, "the consumer of an inbox is gone, and cannot be made"),
-        }
-    }
-
-    /// Gives back what nobody will read.
-    async fn retire(&self) {
-        let subscriber = self.state().subscriber.take();
-        if let Some(mut subscriber) = subscriber {
-            subscriber.drain().await.ok();
-            let rest = async {
-                while let Some(message) = subscriber.next().await {
-                    let mut state = self.state();
-                    if let Some(message) = state.sort(message) {
-                        state.ready.push_back(message);
-                    }
-                }
-            };
-            timeout(HEARTBEAT, rest).await.ok();
-        }
-        let ready = std::mem::take(&mut self.state().ready);
-        for at in ready.into_iter().filter_map(|message| message.reply) {
-            self.connection.client.publish(at, RELEASE).await.ok();
-        }
     }
 
     fn hand_out(self: &Arc<Self>, state: &mut State, message: Message) -> Arrival {
@@ -252,26 +116,22 @@ impl PullSeat {
         Arrival::Delivery(Delivery::new(payload, attempt, Box::new(settle)))
     }
 
-    /// Takes a delivery out of the open ones; `None` if it was released already.
+    /// Takes a delivery out of the open ones; `None` if it was given back already.
     fn settle(&self, key: u64) -> Option<Subject> {
-        let at = {
-            let mut state = self.state();
-            let at = state.open.remove(&key);
-            at.filter(|_| !state.released)
-        };
+        let at = self.state().open.remove(&key);
         self.reader.wake();
         self.work.notify_one();
         at
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     /// A message, or nothing where it was the server's word about a pull.
-    fn sort(&mut self, message: Message) -> Option<Message> {
+    pub(crate) fn sort(&mut self, message: Message) -> Option<Message> {
         self.heard = Instant::now();
         let Some(status) = message.status else {
             self.requested = self.requested.saturating_sub(1);
@@ -309,20 +169,19 @@ impl Seat for PullSeat {
     fn tell(&self, news: &News) {
         let mut state = self.state();
         match news {
-            News::Bounced(id) => state.told.push_back(Arrival::Bounced(id.clone())),
-            // The stream has kept everything.
-            News::Gap => return,
+            News::Bounced(id) if state.told.len() < self.connection.config.max_queued => {
+                state.told.push_back(Arrival::Bounced(id.clone()));
+            }
+            // The stream has kept everything; and a reader that takes no bounces gets no more.
+            News::Gap | News::Bounced(_) => return,
             // Pulls of the old connection may still be answered, or not: what comes beyond the
             // window waits here.
             News::Back => state.requested = 0,
             News::End => state.ended = true,
+            // What was handed out goes back with the rest, and is no longer its holder's.
             News::Release => {
-                state.released = true;
-                let open: Vec<_> = state.open.values().cloned().collect();
-                let client = self.connection.client.clone();
-                for at in open {
-                    // The connection flushes behind this; there is room in its queue.
-                    client.publish(at, RELEASE).now_or_never();
+                for (_, at) in std::mem::take(&mut state.open) {
+                    state.given_back.push(at);
                 }
             }
         }

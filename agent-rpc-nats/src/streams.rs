@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use agent_rpc_core::wire::Topic;
@@ -21,6 +21,9 @@ use crate::naming;
 /// How many places are remembered before all are forgotten.
 const REMEMBERED: usize = 10_000;
 
+/// How often plain subscribers are looked up again, at most, where some of them are gone.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// How many pulls may wait at one consumer: two a worker, and many workers.
 const MAX_WAITING: i64 = 4096;
 
@@ -29,6 +32,7 @@ pub(crate) struct Streams {
     jetstream: Context,
     api: String,
     seen: Mutex<HashMap<Topic, Kept>>,
+    forgotten: Mutex<Option<Instant>>,
 }
 
 /// A consumer that can be pulled from.
@@ -47,7 +51,7 @@ impl Streams {
             Requests::Core => None,
         };
         let api = domain.map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"));
-        Self { jetstream, api, seen: Mutex::default() }
+        Self { jetstream, api, seen: Mutex::default(), forgotten: Mutex::default() }
     }
 
     /// How the inbox at this topic is kept, by the config or from memory.
@@ -84,9 +88,14 @@ impl Streams {
         self.seen().remove(topic);
     }
 
-    /// Somebody is not there who was a plain subscriber: there may be a stream by now.
+    /// Somebody is not there who was a plain subscriber: there may be a stream by now. Who it was
+    /// is not told; so all are looked up again, once in a while.
     pub(crate) fn forget_who_is_nowhere(&self) {
-        self.seen().retain(|_, kept| *kept == Kept::InStream);
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        if forgotten.is_none_or(|last| last.elapsed() > AGAIN) {
+            *forgotten = Some(Instant::now());
+            self.seen().retain(|_, kept| *kept == Kept::InStream);
+        }
     }
 
     /// The stream that keeps a subject.
