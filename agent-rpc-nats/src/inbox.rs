@@ -216,12 +216,15 @@ impl Settle for CoreSettle {
     fn accept(mut self: Box<Self>) -> BoxFuture<'static, Result<(), TransportError>> {
         let result = match self.seat.take() {
             Some(seat) => {
-                let released = {
+                let (was_full, released) = {
                     let mut state = seat.state();
                     state.open -= 1;
-                    state.released
+                    (state.open + 1 == seat.window, state.released)
                 };
-                seat.reader.wake();
+                // Else the reader waits for a message, not for room.
+                if was_full {
+                    seat.reader.wake();
+                }
                 if released { Err(TransportErrorKind::Closed.into()) } else { Ok(()) }
             }
             None => Ok(()),

@@ -7,16 +7,20 @@ use std::time::Duration;
 use async_nats::Subject;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, warn};
 
-use crate::pull::{PullSeat, RELEASE};
+use crate::pull::{PullSeat, RELEASE, State};
 
 /// How long a pull waits at the server.
 const EXPIRES: Duration = Duration::from_secs(30);
 
 /// How often the server says that a pull still waits. Twice as much silence, and it does not.
 const HEARTBEAT: Duration = Duration::from_secs(3);
+
+/// How long a little room waits for more of it, when nothing else is asked for: a question for each
+/// single place would cost as much as the message.
+const SOON: Duration = Duration::from_millis(1);
 
 const IN_PROGRESS: Bytes = Bytes::from_static(b"+WPI");
 
@@ -41,11 +45,16 @@ impl PullSeat {
             if self.state().broken && !retired {
                 self.repair().await;
             }
-            if let Some(batch) = self.wanted() {
+            let wanted = self.state().wanted(self.window);
+            if let Wanted::Now(batch) = wanted {
                 self.pull(batch).await;
             }
             tokio::select! {
                 () = self.work.notified() => {}
+                () = sleep(SOON), if wanted == Wanted::Soon => {
+                    let batch = self.state().take_room(self.window);
+                    self.pull(batch).await;
+                }
                 _ = tick.tick() => {
                     self.look();
                     if alive.elapsed() >= ack_wait / 4 {
@@ -58,23 +67,10 @@ impl PullSeat {
         }
     }
 
-    /// How many to ask for now: what there is room for, in portions.
-    fn wanted(&self) -> Option<usize> {
-        let mut state = self.state();
-        let state = &mut *state;
-        let taken = state.open.len() + state.ready.len() + state.requested;
-        let room = self.window.saturating_sub(taken);
-        // A reader that finds nothing waits for the least; else a quarter is worth a question.
-        let worth = if state.requested == 0 { 1 } else { (self.window / 4).max(1) };
-        if state.ended || state.broken || room < worth {
-            return None;
-        }
-        state.requested += room;
-        state.heard = Instant::now();
-        Some(room)
-    }
-
     async fn pull(&self, batch: usize) {
+        if batch == 0 {
+            return;
+        }
         let (expires, heartbeat) = (EXPIRES.as_nanos(), HEARTBEAT.as_nanos());
         let pull =
             format!(r#"{{"batch":{batch},"expires":{expires},"idle_heartbeat":{heartbeat}}}"#);
@@ -152,5 +148,51 @@ impl PullSeat {
         for at in held {
             self.connection.client.publish(at, RELEASE).await.ok();
         }
+    }
+}
+
+/// Whether to ask for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// There is enough room: for so many.
+    Now(usize),
+    /// There is a little, and nothing is on its way.
+    Soon,
+    Nothing,
+}
+
+impl State {
+    fn room(&self, window: usize) -> usize {
+        window.saturating_sub(self.open.len() + self.ready.len() + self.requested)
+    }
+
+    fn wanted(&mut self, window: usize) -> Wanted {
+        let room = self.room(window);
+        self.waits = false;
+        if self.ended || self.broken || room == 0 {
+            Wanted::Nothing
+        } else if room >= (window / 4).max(1) {
+            Wanted::Now(self.take_room(window))
+        } else if self.requested == 0 {
+            self.waits = true;
+            Wanted::Soon
+        } else {
+            Wanted::Nothing
+        }
+    }
+
+    /// Counts as much as there is room for as asked for.
+    fn take_room(&mut self, window: usize) -> usize {
+        let room = if self.ended || self.broken { 0 } else { self.room(window) };
+        self.requested += room;
+        self.waits = false;
+        self.heard = Instant::now();
+        room
+    }
+
+    /// Whether the keeper has something to do now that there is more room.
+    pub(crate) fn wakes_keeper(&self, window: usize) -> bool {
+        let room = self.room(window);
+        self.ended || room >= (window / 4).max(1) || (self.requested == 0 && !self.waits)
     }
 }

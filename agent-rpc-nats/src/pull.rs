@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) next: u64,
     /// How many the server still owes us.
     pub(crate) requested: usize,
+    /// The keeper waits for more room before it asks.
+    pub(crate) waits: bool,
     pub(crate) heard: Instant,
     /// The consumer is not there, or not reachable.
     pub(crate) broken: bool,
@@ -82,6 +84,7 @@ impl PullSeat {
             open: HashMap::new(),
             next: 0,
             requested: 0,
+            waits: false,
             heard: Instant::now(),
             broken: false,
             ended: false,
@@ -118,9 +121,17 @@ impl PullSeat {
 
     /// Takes a delivery out of the open ones; `None` if it was given back already.
     fn settle(&self, key: u64) -> Option<Subject> {
-        let at = self.state().open.remove(&key);
-        self.reader.wake();
-        self.work.notify_one();
+        let (at, was_full, wakes_keeper) = {
+            let mut state = self.state();
+            let was_full = state.open.len() >= self.window;
+            (state.open.remove(&key), was_full, state.wakes_keeper(self.window))
+        };
+        if was_full {
+            self.reader.wake();
+        }
+        if wakes_keeper {
+            self.work.notify_one();
+        }
         at
     }
 
@@ -232,10 +243,11 @@ impl Stream for PullArrivals {
                     Some(Poll::Pending) => return Poll::Pending,
                 },
             };
-            if state.requested * 2 <= seat.window {
+            let arrival = seat.hand_out(&mut state, message);
+            if state.wakes_keeper(seat.window) {
                 seat.work.notify_one();
             }
-            return Poll::Ready(Some(Ok(seat.hand_out(&mut state, message))));
+            return Poll::Ready(Some(Ok(arrival)));
         }
     }
 }
