@@ -14,10 +14,12 @@
 
 mod installed;
 mod nats;
+mod rabbitmq;
 mod server;
 
 pub use installed::folder;
 pub use nats::{Nats, NatsOptions};
+pub use rabbitmq::{RabbitMq, RabbitMqOptions, RabbitMqTls};
 pub use server::{Server, StartError};
 
 /// The URL of a broker that the user runs, from the environment: `AGENT_RPC_NATS_URL`,

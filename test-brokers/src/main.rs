@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-use test_brokers::{Nats, NatsOptions};
+use test_brokers::{Nats, NatsOptions, RabbitMq, RabbitMqOptions};
 
 fn main() -> ExitCode {
     match run(std::env::args().nth(1).as_deref()) {
@@ -21,7 +21,11 @@ fn run(name: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
             let nats = Nats::start(&NatsOptions::default())?;
             until_the_end(&nats.url())?;
         }
-        _ => return Err("which broker? nats".into()),
+        Some("rabbitmq") => {
+            let rabbitmq = RabbitMq::start(&RabbitMqOptions::default())?;
+            until_the_end(&rabbitmq.url())?;
+        }
+        _ => return Err("which broker? nats, rabbitmq".into()),
     }
     Ok(())
 }
