@@ -8,15 +8,22 @@ use serde::Deserialize;
 
 /// Each crate of the workspace and the crates of the workspace that it may use. A crate that is
 /// not named here is not part of the house.
-const HOUSE: [(&str, &[&str]); 8] = [
+const HOUSE: [(&str, &[&str]); 9] = [
     ("agent-rpc-core", &[]),
     ("agent-rpc-memory", &["agent-rpc-core", "agent-rpc-conformance"]),
     ("agent-rpc-nats", &["agent-rpc-core", "agent-rpc-conformance", "test-brokers"]),
+    ("agent-rpc-amqp", &["agent-rpc-core", "agent-rpc-conformance", "test-brokers"]),
     ("agent-rpc-conformance", &["agent-rpc-core"]),
     ("agent-rpc-cli", &["agent-rpc-core"]),
     (
         "agent-rpc-examples",
-        &["agent-rpc-core", "agent-rpc-memory", "agent-rpc-nats", "test-brokers"],
+        &[
+            "agent-rpc-core",
+            "agent-rpc-memory",
+            "agent-rpc-nats",
+            "agent-rpc-amqp",
+            "test-brokers",
+        ],
     ),
     (
         "agent-rpc-benches",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
 use agent_rpc_core::client::CallError;
 use agent_rpc_core::transport::RpcTransport;
 use agent_rpc_core::wire::{TransportKind, codes};
@@ -14,6 +15,10 @@ use agent_rpc_nats::{NatsConfig, NatsTransport};
 /// # Errors
 /// If the URL names no broker that can be reached from here.
 pub async fn connect(url: &str) -> Result<Arc<dyn RpcTransport>, CallError> {
+    if url.starts_with("amqp://") || url.starts_with("amqps://") {
+        let transport = AmqpTransport::connect(AmqpConfig::new(url)).await;
+        return Ok(Arc::new(transport.map_err(CallError::Publish)?));
+    }
     // Only the scheme is ever repeated: the rest may hold a password.
     if url.starts_with("nats://") {
         let connected = NatsTransport::connect(NatsConfig::new(url)).await;
