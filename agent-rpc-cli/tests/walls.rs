@@ -17,13 +17,7 @@ const HOUSE: [(&str, &[&str]); 9] = [
     ("agent-rpc-cli", &["agent-rpc-core"]),
     (
         "agent-rpc-examples",
-        &[
-            "agent-rpc-core",
-            "agent-rpc-memory",
-            "agent-rpc-nats",
-            "agent-rpc-amqp",
-            "test-brokers",
-        ],
+        &["agent-rpc-core", "agent-rpc-memory", "agent-rpc-nats", "agent-rpc-amqp", "test-brokers"],
     ),
     (
         "agent-rpc-benches",

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_brokers::{Nats, NatsOptions};
+use test_brokers::{Nats, NatsOptions, RabbitMq, RabbitMqOptions};
 
 fn example(name: &str) -> Command {
     let test = std::env::current_exe().unwrap();
@@ -100,4 +100,10 @@ fn a_pair_understands_each_other_over(url: &str) {
 fn over_nats() {
     let nats = Nats::start(&NatsOptions::default()).unwrap();
     a_pair_understands_each_other_over(&nats.url());
+}
+
+#[test]
+fn over_rabbitmq() {
+    let rabbitmq = RabbitMq::start(&RabbitMqOptions::default()).unwrap();
+    a_pair_understands_each_other_over(&rabbitmq.url());
 }

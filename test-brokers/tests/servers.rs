@@ -82,6 +82,40 @@ fn a_server_does_not_outlive_the_process_that_started_it() {
     assert!(is_gone_soon(port), "nats-server is still there");
 }
 
+/// It consists of several processes, and all of them end.
+#[test]
+fn rabbitmq_does_not_outlive_the_process_that_started_it() {
+    let mut owner = Command::new(env!("CARGO_BIN_EXE_test-brokers"))
+        .arg("rabbitmq")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let port: u16 = url.trim().rsplit(':').next().unwrap().parse().unwrap();
+    let node = format!("RABBITMQ_NODE_PORT={port}");
+    let processes = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter(|process| {
+            let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == node.as_bytes())
+        })
+        .count()
+    };
+    assert!(processes() >= 2, "the emulator and its port mapper");
+    // With SIGKILL: it has no chance to clean up.
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert!(is_gone_soon(port), "rabbitmq is still there");
+    let until = Instant::now() + Duration::from_secs(20);
+    while processes() > 0 {
+        assert!(Instant::now() < until, "some of its processes are still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_server_that_does_not_start_says_why() {
     let options = NatsOptions { config: "no_such_option: 1\n".to_owned(), ..Default::default() };
