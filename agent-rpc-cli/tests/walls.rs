@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 /// Each crate of the workspace and the crates of the workspace that it may use. A crate that is
 /// not named here is not part of the house.
-const HOUSE: [(&str, &[&str]); 9] = [
+const HOUSE: [(&str, &[&str]); 10] = [
     ("agent-rpc-core", &[]),
     ("agent-rpc-memory", &["agent-rpc-core", "agent-rpc-conformance"]),
     ("agent-rpc-nats", &["agent-rpc-core", "agent-rpc-conformance", "test-brokers"]),
@@ -23,6 +23,7 @@ const HOUSE: [(&str, &[&str]); 9] = [
         "agent-rpc-benches",
         &["agent-rpc-core", "agent-rpc-memory", "agent-rpc-nats", "test-brokers"],
     ),
+    ("agent-rpc-soak", &["agent-rpc-core", "agent-rpc-nats", "test-brokers"]),
     ("test-brokers", &[]),
 ];
 

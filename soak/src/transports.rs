@@ -1,0 +1,119 @@
+//! The one place that knows the transports: how a broker of each is started, and how one connects.
+//!
+//! Another transport is another variant, and what the compiler then asks for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_rpc_core::transport::RpcTransport;
+use agent_rpc_nats::{JetStream, NatsConfig, NatsTransport, Requests};
+use anyhow::Context;
+use clap::ValueEnum;
+use test_brokers::{Nats, NatsOptions, Server};
+use tokio::task::spawn_blocking;
+
+/// After how much silence of a worker JetStream hands its deliveries to another: short, so that
+/// what a killed one held comes back while the load still runs.
+const ACK_WAIT: Duration = Duration::from_secs(5);
+
+/// What is soaked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// Core NATS: at most once
+    Nats,
+    /// NATS with requests in JetStream
+    Jetstream,
+}
+
+/// A private broker, gone when this is.
+#[derive(Debug, Clone)]
+pub(crate) enum Broker {
+    Nats(Arc<Nats>),
+}
+
+/// Whether a crash of the machine is survived too. The kill runs want it: what was confirmed is
+/// on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disk {
+    Always,
+    ByDefault,
+}
+
+impl Transport {
+    /// How it is called on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The crate whose conformance tests are its own.
+    pub(crate) fn package(self) -> &'static str {
+        match self {
+            Self::Nats | Self::Jetstream => "agent-rpc-nats",
+        }
+    }
+
+    /// After how much silence the broker has nothing more to hand out again.
+    pub(crate) fn quiet(self) -> Duration {
+        match self {
+            Self::Nats => Duration::from_secs(1),
+            Self::Jetstream => ACK_WAIT + Duration::from_secs(3),
+        }
+    }
+
+    /// Starts a broker.
+    pub(crate) async fn start(self, disk: Disk) -> anyhow::Result<Broker> {
+        let started = spawn_blocking(move || match self {
+            Self::Nats | Self::Jetstream => {
+                let sync_always = disk == Disk::Always;
+                Nats::start(&NatsOptions { sync_always, ..NatsOptions::default() })
+                    .map(|nats| Broker::Nats(Arc::new(nats)))
+            }
+        });
+        Ok(started.await??)
+    }
+
+    /// Connects to a broker.
+    pub(crate) async fn connect(self, url: &str) -> anyhow::Result<Arc<dyn RpcTransport>> {
+        let connected: Result<Arc<dyn RpcTransport>, _> = match self {
+            Self::Nats => {
+                let mut config = NatsConfig::new(url);
+                config.requests = Requests::Core;
+                NatsTransport::connect(config).await.map(|nats| Arc::new(nats) as _)
+            }
+            Self::Jetstream => {
+                let mut config = NatsConfig::new(url);
+                let mut settings = JetStream::default();
+                settings.ack_wait = ACK_WAIT;
+                config.requests = Requests::JetStream(settings);
+                NatsTransport::connect(config).await.map(|nats| Arc::new(nats) as _)
+            }
+        };
+        connected.with_context(|| format!("connecting to {}", self.name()))
+    }
+}
+
+impl Broker {
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Nats(nats) => nats.url(),
+        }
+    }
+
+    fn server(&self) -> &Server {
+        match self {
+            Self::Nats(nats) => nats.server(),
+        }
+    }
+
+    /// Kills it, as a crash would.
+    pub(crate) async fn kill(&self) -> anyhow::Result<()> {
+        let broker = self.clone();
+        Ok(spawn_blocking(move || broker.server().kill()).await?)
+    }
+
+    /// Starts it again, with what it had; returns when it answers.
+    pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
+        let broker = self.clone();
+        Ok(spawn_blocking(move || broker.server().start()).await??)
+    }
+}
