@@ -39,7 +39,7 @@ pub(super) enum Role {
 
 /// An envelope that has passed: what it says may be acted on.
 #[derive(Debug)]
-pub(super) struct Admitted(pub(super) AgentRpcEnvelope);
+pub(super) struct Admitted(pub(super) Arc<AgentRpcEnvelope>);
 
 /// Why a message was not let in. What it claims is kept for the log and for an answer.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Admission {
         if late {
             return Err(Refused::Late(Box::new(envelope)));
         }
-        Ok(Admitted(envelope))
+        Ok(Admitted(Arc::new(envelope)))
     }
 
     /// A signed request must end so soon that it is remembered until then: a frame that somebody

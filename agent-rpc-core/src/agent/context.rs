@@ -30,12 +30,8 @@ pub struct Context {
 }
 
 struct Parts {
-    from: AgentAddress,
-    message_id: MessageId,
-    correlation_id: CorrelationId,
-    deadline: Option<Deadline>,
+    request: Arc<AgentRpcEnvelope>,
     ends: Instant,
-    headers: Headers,
     client: Option<Client>,
     early: Mutex<Option<oneshot::Sender<Payload>>>,
     transaction: Option<Arc<dyn Any + Send + Sync>>,
@@ -46,7 +42,7 @@ struct Parts {
 impl Context {
     /// The context of a request, and where its early answer comes out.
     pub(super) fn of(
-        request: &AgentRpcEnvelope,
+        request: &Arc<AgentRpcEnvelope>,
         ends: Instant,
         client: Option<Client>,
         transaction: Option<Arc<dyn Any + Send + Sync>>,
@@ -56,12 +52,8 @@ impl Context {
         // One at a time: a handler is no further ahead of its caller than the broker is.
         let (progress, told) = takes_several.then(|| mpsc::channel(1)).unzip();
         let parts = Parts {
-            from: request.from.clone(),
-            message_id: request.message_id.clone(),
-            correlation_id: request.correlation_id.clone(),
-            deadline: request.deadline,
+            request: Arc::clone(request),
             ends,
-            headers: request.headers.clone(),
             client,
             early: Mutex::new(Some(sender)),
             transaction,
@@ -71,28 +63,33 @@ impl Context {
         (Self { parts: Arc::new(parts) }, outgoing)
     }
 
+    /// What the request is about.
+    pub(super) fn payload(&self) -> Payload {
+        self.parts.request.payload.clone().unwrap_or(Payload::null())
+    }
+
     /// Who asks, as admission has believed it.
     #[must_use]
     pub fn caller(&self) -> &AgentAddress {
-        &self.parts.from
+        &self.parts.request.from
     }
 
     /// Names the request.
     #[must_use]
     pub fn message_id(&self) -> &MessageId {
-        &self.parts.message_id
+        &self.parts.request.message_id
     }
 
     /// Names the call.
     #[must_use]
     pub fn correlation_id(&self) -> &CorrelationId {
-        &self.parts.correlation_id
+        &self.parts.request.correlation_id
     }
 
     /// When the caller stops waiting, if it said so.
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
-        self.parts.deadline
+        self.parts.request.deadline
     }
 
     /// How long this handler may still run.
@@ -104,7 +101,7 @@ impl Context {
     /// The request's headers.
     #[must_use]
     pub fn headers(&self) -> &Headers {
-        &self.parts.headers
+        &self.parts.request.headers
     }
 
     /// A client whose calls carry this request on: its cause, depth, path and trace, and no more
@@ -153,7 +150,7 @@ impl fmt::Debug for Context {
             .field("caller", self.caller())
             .field("message_id", self.message_id())
             .field("correlation_id", self.correlation_id())
-            .field("deadline", &self.parts.deadline)
+            .field("deadline", &self.parts.request.deadline)
             .finish_non_exhaustive()
     }
 }

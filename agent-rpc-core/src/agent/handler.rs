@@ -47,15 +47,18 @@ where
     })
 }
 
-/// Runs a handler. It has answered when it returns, fails, panics, or when its time is over.
+/// Runs a handler for the request of its context. It has answered when it returns, fails, panics, or when its time is over.
 pub(super) async fn run(
     handle: &Handle,
     context: Context,
-    payload: Payload,
     ends: Instant,
 ) -> Result<Payload, Fault> {
     // A handler may also panic before it has made its future.
-    let handled = AssertUnwindSafe(async { handle(context, payload).await }).catch_unwind();
+    let handled = AssertUnwindSafe(async {
+        let payload = context.payload();
+        handle(context, payload).await
+    })
+    .catch_unwind();
     match timeout_at(ends, handled).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(panic)) => {

@@ -1,25 +1,23 @@
 //! Takes deliveries from an inbox, and sees each of them through.
 
 use std::any::Any;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
-use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, debug_span, info_span, warn};
+use tokio::sync::SemaphorePermit;
+use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, Span, debug, debug_span, info_span, warn};
 
-use super::admission::{Admission, Admitted, Role};
+use super::admission::{Admission, Admitted};
 use super::context::{Context, Outgoing};
-use super::once::Turn;
-use super::respond::{Number, Respond, Responded, WayBack};
-use super::{Shared, handler, runtime_capabilities};
-use crate::bus::BusEvent;
+use super::once::NoTurn;
+use super::run::Run;
+use super::{Shared, runtime_capabilities};
 use crate::client::Scope;
-use crate::handled::Claim;
+use crate::handled::Answer;
 use crate::meters::{Measured, OTHER};
 use crate::transport::{Arrival, Attempt, Delivery, Inbox, RpcTransport};
-use crate::wire::{AgentRpcEnvelope, Fault, Kind, Payload, Topic, codes, reserved};
+use crate::wire::{AgentRpcEnvelope, Fault, Kind, Topic, codes, reserved};
 
 /// One inbox of an agent.
 pub(super) struct Intake {
@@ -29,10 +27,17 @@ pub(super) struct Intake {
     pub(super) topic: Topic,
 }
 
-/// What became of a handler that waited for a place.
-enum Placed {
-    /// It ran, and this is its answer.
-    Ran(Result<Payload, Fault>),
+/// What became of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is done with: it is accepted.
+    Done,
+    /// It goes back: dropped, it is released.
+    Back,
+}
+
+/// Why a handler that waited for a place does not run.
+pub(super) enum NoPlace {
     /// Its time was over before it had begun.
     TooLate,
     /// The agent drains, and it has not begun.
@@ -43,19 +48,15 @@ impl Intake {
     /// Takes deliveries until the agent stops. The inbox's window bounds how many are open.
     pub(super) async fn run(self, mut inbox: Inbox) {
         let this = Arc::new(self);
+        let mut stopped = pin!(this.shared.stop_intake.cancelled());
         loop {
             let arrival = tokio::select! {
                 biased;
-                () = this.shared.stop_intake.cancelled() => return,
+                () = &mut stopped => return,
                 arrival = inbox.next() => arrival,
             };
             match arrival {
-                Some(Ok(Arrival::Delivery(delivery))) => {
-                    let that = Arc::clone(&this);
-                    // Boxed here, the task itself stays small.
-                    let seen = Box::pin(async move { that.see_through(delivery).await });
-                    this.shared.tasks.spawn(seen);
-                }
+                Some(Ok(Arrival::Delivery(delivery))) => this.take(delivery),
                 Some(Ok(Arrival::Bounced(message_id))) => debug!(%message_id, "bounced"),
                 Some(Ok(Arrival::Gap)) => {
                     this.shared.meters.gap();
@@ -70,58 +71,70 @@ impl Intake {
         }
     }
 
-    async fn see_through(&self, delivery: Delivery) {
-        let seen = async {
-            if let Attempt::Number(2..) | Attempt::Redelivered(true) = delivery.attempt() {
-                self.shared.meters.redelivery();
+    /// Sees a delivery through in a task of its own.
+    fn take(self: &Arc<Self>, delivery: Delivery) {
+        let (this, that) = (Arc::clone(self), Arc::clone(self));
+        // Boxed here, the task itself stays small. What is rare on the way is boxed where it
+        // happens: a request takes as much memory as the largest thing that may become of it.
+        let seen = Box::pin(async move {
+            let (seen, span) = that.see(&delivery).await;
+            if seen == Seen::Done {
+                accept(delivery).instrument(span).await;
             }
-            if let Attempt::Number(number) = delivery.attempt()
-                && number > self.shared.max_attempts
-            {
-                return self.bury(delivery, "attempts", "it was handed out too often").await;
+        });
+        self.shared.tasks.spawn(async move {
+            // What is stopped drops its delivery, which releases it.
+            tokio::select! {
+                biased;
+                () = this.shared.stop_handlers.cancelled() => {}
+                () = seen => {}
             }
-            let admitted = self.admission.admit(&delivery).instrument(debug_span!("admission"));
-            match admitted.await {
-                Ok(Admitted(envelope)) => {
-                    let span = info_span!(
-                        "rpc",
-                        otel.kind = "server",
-                        message_id = %envelope.message_id.shown(),
-                        correlation_id = %envelope.correlation_id.shown(),
-                        from = %envelope.from.shown(),
-                        to = %envelope.to.shown(),
-                        capability = %envelope.capability.shown(),
-                    );
-                    self.adopt_trace(&span, &envelope);
-                    self.handle(envelope, delivery).instrument(span).await;
-                }
-                Err(refused) => Box::pin(self.refuse(refused, delivery)).await,
-            }
-        };
-        // What is stopped drops its delivery, which releases it.
-        tokio::select! {
-            biased;
-            () = self.shared.stop_handlers.cancelled() => {}
-            () = seen => {}
-        }
+        });
     }
 
-    fn adopt_trace(&self, span: &tracing::Span, envelope: &AgentRpcEnvelope) {
+    /// Sees to it what becomes of a delivery, which is settled in the span that comes with that.
+    async fn see(&self, delivery: &Delivery) -> (Seen, Span) {
+        if let Attempt::Number(2..) | Attempt::Redelivered(true) = delivery.attempt() {
+            self.shared.meters.redelivery();
+        }
+        if let Attempt::Number(number) = delivery.attempt()
+            && number > self.shared.max_attempts
+        {
+            let buried = self.bury(delivery, "attempts", "it was handed out too often");
+            return (Box::pin(buried).await, Span::none());
+        }
+        let admitted = self.admission.admit(delivery).instrument(debug_span!("admission"));
+        let envelope = match admitted.await {
+            Ok(Admitted(envelope)) => envelope,
+            Err(refused) => return (Box::pin(self.refuse(refused, delivery)).await, Span::none()),
+        };
+        let handled = self.handle(&envelope, delivery).instrument(self.span(&envelope));
+        let mut handled = pin!(handled);
+        (handled.as_mut().await, handled.span().clone())
+    }
+
+    /// The span of a message, as a part of its sender's trace.
+    fn span(&self, envelope: &AgentRpcEnvelope) -> Span {
+        let span = info_span!(
+            "rpc",
+            otel.kind = "server",
+            message_id = %envelope.message_id.shown(),
+            correlation_id = %envelope.correlation_id.shown(),
+            from = %envelope.from.shown(),
+            to = %envelope.to.shown(),
+            capability = %envelope.capability.shown(),
+        );
         let header = |name| envelope.headers.get(name);
         if let Some(trace) = &self.shared.surroundings.trace
             && let Some(parent) = header(reserved::TRACEPARENT)
         {
-            trace.adopt(span, parent, header(reserved::TRACESTATE));
+            trace.adopt(&span, parent, header(reserved::TRACESTATE));
         }
+        span
     }
 
     /// Counts a request that has ended so.
-    fn measure(
-        &self,
-        request: &AgentRpcEnvelope,
-        outcome: &Result<Payload, Fault>,
-        begin: Instant,
-    ) {
+    pub(super) fn measure(&self, request: &AgentRpcEnvelope, outcome: &Answer, begin: Instant) {
         let shared = &self.shared;
         let is_known = shared.known.contains(&request.from);
         let capability = request.capability.as_str();
@@ -137,195 +150,86 @@ impl Intake {
         shared.meters.request(&measured, outcome, begin.elapsed());
     }
 
-    async fn handle(&self, envelope: AgentRpcEnvelope, delivery: Delivery) {
+    async fn handle(&self, envelope: &Arc<AgentRpcEnvelope>, delivery: &Delivery) -> Seen {
         match envelope.kind {
-            Kind::Request => self.handle_request(envelope, delivery).await,
-            Kind::Event => Box::pin(self.handle_event(&envelope, delivery)).await,
+            Kind::Request => {}
+            Kind::Event => return Box::pin(self.handle_event(envelope)).await,
             Kind::Response => {
                 debug!("an answer came to an inbox for requests");
-                accept(delivery).await;
+                return Seen::Done;
             }
         }
-    }
-
-    async fn handle_request(&self, request: AgentRpcEnvelope, delivery: Delivery) {
-        let shared = &self.shared;
-        let ends = shared.ends(&request);
-        let way_back = shared.way_back(&request, &self.transport, delivery.reply());
-        let way_back = way_back.as_ref();
-        let capability = request.capability.as_str();
-        if let Some(answer) = runtime_capabilities::answer(shared, capability) {
-            let responded = shared.respond(Respond::to(&request, way_back), answer, ends).await;
-            return conclude(responded, delivery).await;
+        let (shared, begin, ends) = (&self.shared, Instant::now(), self.shared.ends(envelope));
+        let way_back = shared.way_back(envelope, &self.transport, delivery.reply());
+        let run = Run { intake: self, request: envelope, way_back, begin, ends };
+        let capability = envelope.capability.as_str();
+        let answer = runtime_capabilities::answer(shared, capability);
+        if let Some(replied) = answer.map(|answer| shared.reply(run.respond(), answer)) {
+            return replied.await;
         }
-        let begin = Instant::now();
         let served = shared.served.get(capability).map(|served| &served.handle);
         let Some(handle) = served.or(shared.unknown.as_ref()) else {
-            let answer = Err(runtime_capabilities::no_capability(capability));
-            self.measure(&request, &answer, begin);
-            let responded = shared.respond(Respond::to(&request, way_back), answer, ends).await;
-            return conclude(responded, delivery).await;
+            return run.refused(runtime_capabilities::no_capability(capability)).await;
         };
+        let turn = shared.turn(envelope, run.ends).await;
+        let pass_over = |no_turn| Box::pin(self.pass_over(&run, no_turn, delivery));
+        let claim = match turn.map_err(pass_over) {
+            Ok(claim) => claim,
+            Err(passed_over) => return passed_over.await,
+        };
+        match self.place(run.ends).await {
+            Ok(place) => run.answered(handle, claim, place).await,
+            Err(NoPlace::TooLate) => {
+                // Nothing has run: the key stays free for whoever asks again.
+                drop(claim);
+                let message = "the deadline passed before a handler was free";
+                run.refused(Fault::new(codes::DEADLINE_EXCEEDED, message)).await
+            }
+            Err(NoPlace::Stopped) => Seen::Back,
+        }
+    }
 
-        let claim = match shared.turn(&request, ends).await {
-            Turn::Run(claim) => claim,
-            Turn::Answer { answer, replayed } => {
+    /// What becomes of a request that does not run.
+    async fn pass_over(&self, run: &Run<'_>, no_turn: NoTurn, delivery: &Delivery) -> Seen {
+        match no_turn {
+            NoTurn::Answer { answer, replayed } => {
                 if replayed {
-                    shared.meters.dedupe_hit();
+                    self.shared.meters.dedupe_hit();
                 }
-                self.measure(&request, &answer, begin);
-                let mut respond = Respond::to(&request, way_back);
+                self.measure(run.request, &answer, run.begin);
+                let mut respond = run.respond();
                 respond.replayed = replayed;
-                return conclude(shared.respond(respond, answer, ends).await, delivery).await;
+                self.shared.respond(&respond, &answer).await
             }
-            Turn::Replayed => {
-                return self.bury(delivery, "auth-rejected", "replayed").await;
-            }
-            Turn::Release => return,
-        };
+            NoTurn::Replayed => self.bury(delivery, "auth-rejected", "replayed").await,
+            NoTurn::Release => Seen::Back,
+        }
+    }
 
-        let (context, outgoing) = self.context(&request, ends, claim.transaction());
-        let Outgoing { mut early, progress } = outgoing;
-        let payload = request.payload.clone().unwrap_or(Payload::null());
-        let run = handler::run(handle, context, payload, ends).instrument(debug_span!("handle"));
-        let run = self.in_a_place(ends, run);
-        // Progress is published beside the handler; its number is the final answer's less one.
-        let done = progress.is_some().then(CancellationToken::new);
-        let finish = || done.as_ref().map(CancellationToken::cancel);
-        let told = self.tell_progress(&request, way_back, progress, done.as_ref(), ends);
-        let run = async {
-            let answer = run.await;
-            finish();
-            answer
-        };
-        let (mut told, mut run) = (std::pin::pin!(told), std::pin::pin!(run));
-        let (mut last, mut may_finish) = (None, true);
-        // An early answer goes out while the handler works on; the first answer counts.
-        let responded = loop {
+    /// One of the agent's places for a handler. It is given up when the handler has returned: the
+    /// answer is published behind it, so that no slow confirm holds the next handler up.
+    pub(super) async fn place(&self, ends: Instant) -> Result<SemaphorePermit<'_>, NoPlace> {
+        let Shared { stop_intake, places, .. } = &*self.shared;
+        if stop_intake.is_cancelled() {
+            return Err(NoPlace::Stopped);
+        }
+        if let Ok(place) = places.try_acquire() {
+            return Ok(place);
+        }
+        let waited = async {
             tokio::select! {
                 biased;
-                number = &mut told, if last.is_none() => last = Some(number),
-                answer = &mut early, if may_finish => {
-                    let Ok(answer) = answer else {
-                        // The handler has let its context go, and works on.
-                        may_finish = false;
-                        continue;
-                    };
-                    finish();
-                    let answered = async {
-                        let number = match last {
-                            Some(number) => number,
-                            None => told.await,
-                        };
-                        let answer = Ok(answer);
-                        self.measure(&request, &answer, begin);
-                        self.answer(&request, way_back, number, claim, answer, ends).await
-                    };
-                    break tokio::join!(answered, &mut run).0;
-                }
-                answer = &mut run => {
-                    let answer = match answer {
-                        Placed::Ran(answer) => answer,
-                        Placed::TooLate => {
-                            // Nothing has run: the key stays free for whoever asks again.
-                            drop(claim);
-                            let message = "the deadline passed before a handler was free";
-                            let late = Err(Fault::new(codes::DEADLINE_EXCEEDED, message));
-                            self.measure(&request, &late, begin);
-                            break shared.respond(Respond::to(&request, way_back), late, ends).await;
-                        }
-                        // It goes back.
-                        Placed::Stopped => return,
-                    };
-                    // An answer that is given from now on is too late, and is told so.
-                    early.close();
-                    let finished = may_finish.then(|| early.try_recv().ok()).flatten();
-                    let answer = finished.map_or(answer, Ok);
-                    let number = match last {
-                        Some(number) => number,
-                        None => told.await,
-                    };
-                    self.measure(&request, &answer, begin);
-                    break self.answer(&request, way_back, number, claim, answer, ends).await;
-                }
+                () = stop_intake.cancelled() => Err(NoPlace::Stopped),
+                place = places.acquire() => place.map_err(|_| NoPlace::Stopped),
+                () = sleep_until(ends) => Err(NoPlace::TooLate),
             }
         };
-        conclude(responded, delivery).await;
+        Box::pin(waited).await
     }
 
-    /// Publishes progress until the handler is done; the number of the final answer, where the
-    /// caller takes several.
-    async fn tell_progress(
+    pub(super) fn context(
         &self,
-        request: &AgentRpcEnvelope,
-        way_back: Option<&WayBack>,
-        progress: Option<mpsc::Receiver<Payload>>,
-        done: Option<&CancellationToken>,
-        ends: Instant,
-    ) -> Option<u64> {
-        let (mut progress, done) = (progress?, done?);
-        let mut number = 1;
-        loop {
-            let payload = tokio::select! {
-                biased;
-                payload = progress.recv() => payload,
-                () = done.cancelled() => {
-                    progress.close();
-                    progress.recv().await
-                }
-            };
-            let Some(payload) = payload else { return Some(number) };
-            let mut respond = Respond::to(request, way_back);
-            respond.number = Some(Number { number, is_final: false });
-            self.shared.respond(respond, Ok(payload), ends).await;
-            number += 1;
-        }
-    }
-
-    /// Stores an answer, then publishes it. What could not be stored is not answered: the request
-    /// goes back.
-    async fn answer(
-        &self,
-        request: &AgentRpcEnvelope,
-        way_back: Option<&WayBack>,
-        number: Option<u64>,
-        claim: Box<dyn Claim>,
-        answer: Result<Payload, Fault>,
-        ends: Instant,
-    ) -> Responded {
-        let span = debug_span!("answer");
-        if let Err(error) = claim.complete(&answer).instrument(span.clone()).await {
-            warn!(%error, "an answer was not stored");
-            sleep(Duration::from_secs(1)).await;
-            return Responded::Failed;
-        }
-        let mut respond = Respond::to(request, way_back);
-        respond.number = number.map(|number| Number { number, is_final: true });
-        self.shared.respond(respond, answer, ends).instrument(span).await
-    }
-
-    /// Runs a handler in one of the agent's places, which is free again when it has returned: its
-    /// answer is published behind it, so that no slow confirm holds the next handler up.
-    async fn in_a_place(
-        &self,
-        ends: Instant,
-        run: impl Future<Output = Result<Payload, Fault>>,
-    ) -> Placed {
-        tokio::select! {
-            biased;
-            () = self.shared.stop_intake.cancelled() => Placed::Stopped,
-            place = self.shared.places.acquire() => {
-                let answer = run.await;
-                drop(place);
-                Placed::Ran(answer)
-            }
-            () = sleep_until(ends) => Placed::TooLate,
-        }
-    }
-
-    fn context(
-        &self,
-        request: &AgentRpcEnvelope,
+        request: &Arc<AgentRpcEnvelope>,
         ends: Instant,
         transaction: Option<Arc<dyn Any + Send + Sync>>,
     ) -> (Context, Outgoing) {
@@ -336,74 +240,13 @@ impl Intake {
             .map(|client| client.within(Arc::new(Scope::of(request, &shared.id, ends))));
         Context::of(request, ends, client, transaction)
     }
-
-    /// An event has no answer. One that came to the requests inbox, where `fire-and-forget` puts
-    /// it, is for the event's handler or else for the capability's.
-    async fn handle_event(&self, event: &AgentRpcEnvelope, delivery: Delivery) {
-        let shared = &self.shared;
-        let owner = self.admission.recipient.clone();
-        let capability = event.capability.as_str();
-        let is_request = self.admission.role == Role::Requests;
-        let for_one_worker = is_request && !capability.starts_with(runtime_capabilities::PREFIX);
-        let handle = shared.events.get(&(owner, capability.to_owned())).or_else(|| {
-            let served = shared.served.get(capability).map(|served| &served.handle);
-            served.or(shared.unknown.as_ref()).filter(|_| for_one_worker)
-        });
-        shared.bus.tell(|| BusEvent::Event {
-            from: event.from.clone(),
-            capability: event.capability.clone(),
-            payload: event.payload.clone().unwrap_or(Payload::null()),
-        });
-        let Some(handle) = handle else {
-            debug!("nobody handles this event");
-            return accept(delivery).await;
-        };
-        let ends = shared.ends(event);
-        // On an events topic every listener has its own copy, and what comes again is a new event;
-        // in the requests inbox it is one worker's to handle once.
-        let claim = match is_request {
-            false => None,
-            true => match shared.turn(event, ends).await {
-                Turn::Run(claim) => Some(claim),
-                Turn::Answer { .. } | Turn::Replayed => return accept(delivery).await,
-                Turn::Release => return,
-            },
-        };
-        let transaction = claim.as_ref().and_then(|claim| claim.transaction());
-        let (context, _outgoing) = self.context(event, ends, transaction);
-        let payload = event.payload.clone().unwrap_or(Payload::null());
-        let run = handler::run(handle, context, payload, ends);
-        let answer = match self.in_a_place(ends, run).await {
-            Placed::Ran(answer) => answer,
-            Placed::TooLate => {
-                warn!("an event's deadline passed before a handler was free");
-                return accept(delivery).await;
-            }
-            Placed::Stopped => return,
-        };
-        if let Err(fault) = &answer {
-            warn!(code = fault.code, "an event's handler failed");
-        }
-        if let Some(claim) = claim
-            && let Err(error) = claim.complete(&answer).await
-        {
-            warn!(%error, "an answer was not stored");
-            return sleep(Duration::from_secs(1)).await;
-        }
-        accept(delivery).await;
-    }
 }
 
-async fn conclude(responded: Responded, delivery: Delivery) {
-    match responded {
-        Responded::Done => accept(delivery).await,
-        // Dropped: released.
-        Responded::Failed => {}
-    }
-}
-
-pub(super) async fn accept(delivery: Delivery) {
-    if let Err(error) = delivery.accept().await {
-        debug!(%error, "a delivery could not be accepted");
+fn accept(delivery: Delivery) -> impl Future<Output = ()> + Send {
+    let accepted = delivery.accept();
+    async {
+        if let Err(error) = accepted.await {
+            debug!(%error, "a delivery could not be accepted");
+        }
     }
 }

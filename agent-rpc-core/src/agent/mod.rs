@@ -1,18 +1,20 @@
 //! The agent: takes requests from its inboxes, admits them, runs handlers, answers.
 //!
 //! A request's way is one file a step: `intake` takes a delivery when the window has room,
-//! `admission` lets it in, `handler` runs it under its deadline, `respond` publishes the
-//! answer and accepts the delivery.
+//! `admission` lets it in, `run` has its handler run under its deadline and stores the answer,
+//! `respond` publishes it; then the delivery is accepted.
 
 mod admission;
 mod builder;
 mod context;
+mod events;
 mod handler;
 mod intake;
 mod once;
 mod refuse;
 mod replay;
 mod respond;
+mod run;
 mod runtime_capabilities;
 
 pub use builder::AgentBuilder;

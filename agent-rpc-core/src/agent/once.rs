@@ -12,11 +12,9 @@ use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes, reserved};
 /// An answer that may be asked for again is remembered at least this long.
 const SHORTEST: Duration = Duration::from_secs(15 * 60);
 
-/// What becomes of a request.
-pub(super) enum Turn {
-    /// It runs, and its answer is stored with this.
-    Run(Box<dyn Claim>),
-    /// It does not run: this is its answer, and whether that was stored.
+/// Why a request does not run.
+pub(super) enum NoTurn {
+    /// This is its answer already, and whether that was stored.
     Answer { answer: Answer, replayed: bool },
     /// It may have run, and nobody knows: it is refused.
     Replayed,
@@ -25,8 +23,13 @@ pub(super) enum Turn {
 }
 
 impl Shared {
-    /// Asks the store, and waits for one that runs.
-    pub(super) async fn turn(&self, request: &AgentRpcEnvelope, ends: Instant) -> Turn {
+    /// Asks the store, and waits for one that runs. Whoever has its turn runs, and stores its answer
+    /// with the claim.
+    pub(super) async fn turn(
+        &self,
+        request: &AgentRpcEnvelope,
+        ends: Instant,
+    ) -> Result<Box<dyn Claim>, NoTurn> {
         let now = self.surroundings.clock.now();
         let left = request.deadline.map_or(self.longest, |deadline| deadline.remaining(now));
         // A copy that comes behind its deadline is refused as late. Only a key that the caller may
@@ -37,18 +40,20 @@ impl Shared {
         let keep_until = now + if lasts { expires.max(SHORTEST) } else { expires };
         let effect = Effect::of(request, now, keep_until);
         loop {
-            let fault = |code, message: &str| Turn::Answer {
-                answer: Err(Fault::new(code, message)),
-                replayed: false,
+            let fault = |code, message: &str| {
+                let answer = Err(Fault::new(code, message));
+                Err(NoTurn::Answer { answer, replayed: false })
             };
             match self.handled.begin(&effect).await {
-                Ok(Begun::First(claim)) => return Turn::Run(claim),
+                Ok(Begun::First(claim)) => return Ok(claim),
                 Ok(Begun::Done(answer)) => {
                     debug!("it was handled before");
-                    return Turn::Answer { answer, replayed: true };
+                    return Err(NoTurn::Answer { answer, replayed: true });
                 }
                 Ok(Begun::Running(joined)) => match timeout_at(ends, joined).await {
-                    Ok(Some(answer)) => return Turn::Answer { answer, replayed: true },
+                    Ok(Some(answer)) => {
+                        return Err(NoTurn::Answer { answer, replayed: true });
+                    }
                     // Whoever ran it gave up: ask again.
                     Ok(None) => {}
                     Err(_) => {
@@ -65,12 +70,12 @@ impl Shared {
                 Ok(Begun::Forgotten) => {
                     let (from, reason) = (request.from.shown(), AuthReason::Replayed.code());
                     warn!(target: "agent_rpc::audit", %from, reason, "auth-rejected");
-                    return Turn::Replayed;
+                    return Err(NoTurn::Replayed);
                 }
                 Err(error) => {
                     warn!(%error, "it cannot be told whether a request was handled before");
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    return Turn::Release;
+                    return Err(NoTurn::Release);
                 }
             }
         }

@@ -8,40 +8,40 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::admission::{Refused, Role};
-use super::intake::{Intake, accept};
+use super::intake::{Intake, Seen};
 use super::respond::Respond;
 use crate::dead_letters::{DeadLetter, DeadLetters, LetterError, TopicDeadLetters, without_token};
 use crate::transport::{Attempt, Delivery};
 use crate::wire::{AgentRpcEnvelope, Fault, Kind, codes};
 
 impl Intake {
-    pub(super) async fn refuse(&self, refused: Refused, delivery: Delivery) {
+    pub(super) async fn refuse(&self, refused: Refused, delivery: &Delivery) -> Seen {
         match refused {
             Refused::Invalid(error) => {
-                self.bury(delivery, "invalid-envelope", &error.to_string()).await;
+                self.bury(delivery, "invalid-envelope", &error.to_string()).await
             }
             Refused::WrongRecipient(claims) => {
                 let detail = format!("a {} for {}", claims.kind.as_str(), claims.to.shown());
-                self.bury(delivery, "wrong-recipient", &detail).await;
+                self.bury(delivery, "wrong-recipient", &detail).await
             }
             Refused::OtherTenant(claims) => {
                 let (from, message_id) = (claims.from.shown(), claims.message_id.shown());
                 warn!(target: "agent_rpc::audit", %from, %message_id, "tenant-mismatch");
-                accept(delivery).await;
+                Seen::Done
             }
             Refused::Auth(claims, rejection) => {
                 let (from, message_id) = (claims.from.shown(), claims.message_id.shown());
                 let reason = rejection.reason.code();
                 warn!(target: "agent_rpc::audit", %from, %message_id, reason, "auth-rejected");
                 let fault = Fault::new(codes::AUTH_REJECTED, reason);
-                self.answer_refused(&claims, &delivery, fault).await;
-                self.bury(delivery, "auth-rejected", reason).await;
+                self.answer_refused(&claims, delivery, fault).await;
+                self.bury(delivery, "auth-rejected", reason).await
             }
             Refused::Late(claims) => {
                 debug!(message_id = %claims.message_id.shown(), "it came too late");
                 let fault = Fault::new(codes::DEADLINE_EXCEEDED, "it arrived after its deadline");
-                self.answer_refused(&claims, &delivery, fault).await;
-                accept(delivery).await;
+                self.answer_refused(&claims, delivery, fault).await;
+                Seen::Done
             }
         }
     }
@@ -51,19 +51,19 @@ impl Intake {
             return;
         }
         let way_back = self.shared.way_back(claims, &self.transport, delivery.reply());
-        let respond = Respond::to(claims, way_back.as_ref());
-        self.shared.respond(respond, Err(fault), Instant::now()).await;
+        let respond = Respond::to(claims, way_back.as_ref(), Instant::now());
+        self.shared.respond(&respond, &Err(fault)).await;
     }
 
     /// Puts a message into the dead letters, then takes it off the broker. Where that fails it is
     /// held a while and released: nothing is lost. But a place for dead letters that is full, or is
     /// not there, must not stop the agent: then it is told here, and gone.
-    pub(super) async fn bury(&self, delivery: Delivery, reason: &str, detail: &str) {
+    pub(super) async fn bury(&self, delivery: &Delivery, reason: &str, detail: &str) -> Seen {
         warn!(reason, detail, topic = %self.topic, "a dead letter");
         self.shared.meters.dead_letter(reason);
         if self.admission.role == Role::Events {
             // Every listener has a copy of its own.
-            return accept(delivery).await;
+            return Seen::Done;
         }
         let shared = &self.shared;
         let beside = || {
@@ -87,14 +87,15 @@ impl Intake {
             kept = place.keep(&letter).await;
         }
         match kept {
-            Ok(()) => accept(delivery).await,
+            Ok(()) => Seen::Done,
             Err(LetterError::NoRoom | LetterError::TooLarge) => {
                 warn!(reason, "a dead letter was not kept");
-                accept(delivery).await;
+                Seen::Done
             }
             Err(error) => {
                 warn!(%error, "a dead letter was not kept, and its message goes back");
                 sleep(Duration::from_secs(1)).await;
+                Seen::Back
             }
         }
     }

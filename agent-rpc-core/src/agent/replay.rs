@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +12,7 @@ use super::{Agent, handler};
 use crate::dead_letters::DeadLetter;
 use crate::handled::{Answer, Effect, StoreError};
 use crate::transport::Vouched;
-use crate::wire::{AuthRejection, DecodeError, Kind, Payload, Received};
+use crate::wire::{AuthRejection, DecodeError, Kind, Received};
 
 /// Why a dead letter cannot be run.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl Agent {
         }
         let verified = shared.trust.verify(&received, &Vouched::default()).await;
         verified.map_err(ReplayError::Auth)?;
-        let request = received.trust();
+        let request = Arc::new(received.trust());
         let served = shared.served.get(request.capability.as_str()).map(|served| &served.handle);
         let handle = served.or(shared.unknown.as_ref()).filter(|_| request.kind != Kind::Response);
         let handle = handle.ok_or(ReplayError::NoHandler)?;
@@ -75,8 +76,7 @@ impl Agent {
         // Its own deadline has passed: it has the time of a request that sets none.
         let ends = Instant::now() + shared.longest;
         let (context, _outgoing) = Context::of(&request, ends, shared.client.clone(), None);
-        let payload = request.payload.clone().unwrap_or(Payload::null());
-        let answer = handler::run(handle, context, payload, ends).await;
+        let answer = handler::run(handle, context, ends).await;
         let now = shared.surroundings.clock.now();
         let effect = Effect::of(&request, now, now + Duration::from_secs(15 * 60));
         shared.handled.replace(&effect, &answer).await.map_err(ReplayError::Store)?;

@@ -5,24 +5,18 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, warn};
 
 use super::Shared;
+use super::intake::Seen;
+use crate::handled::Answer;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::wire::{
-    AgentRpcEnvelope, Auth, BrokerAddress, Excess, Fault, Headers, Kind, Payload, Topic,
+    AgentId, AgentRpcEnvelope, Auth, BrokerAddress, Excess, Fault, Headers, Kind, Topic,
     answer_payload, codes, reserved,
 };
-
-/// What became of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Responded {
-    /// The broker has it, or there was nowhere to send it to: the request is done with.
-    Done,
-    /// It could not be published: the request goes back.
-    Failed,
-}
 
 /// A request's way back: over which transport, to which topic.
 pub(super) struct WayBack {
@@ -31,6 +25,7 @@ pub(super) struct WayBack {
 }
 
 /// What is answered, and where to.
+#[derive(Clone, Copy)]
 pub(super) struct Respond<'a> {
     request: &'a AgentRpcEnvelope,
     way_back: Option<&'a WayBack>,
@@ -38,17 +33,24 @@ pub(super) struct Respond<'a> {
     pub(super) replayed: bool,
     /// Its place in a stream, for a caller that takes several.
     pub(super) number: Option<Number>,
+    /// When nobody waits for it any more.
+    ends: Instant,
 }
 
 /// An answer's place in a stream.
+#[derive(Clone, Copy)]
 pub(super) struct Number {
     pub(super) number: u64,
     pub(super) is_final: bool,
 }
 
 impl<'a> Respond<'a> {
-    pub(super) fn to(request: &'a AgentRpcEnvelope, way_back: Option<&'a WayBack>) -> Self {
-        Self { request, way_back, replayed: false, number: None }
+    pub(super) fn to(
+        request: &'a AgentRpcEnvelope,
+        way_back: Option<&'a WayBack>,
+        ends: Instant,
+    ) -> Self {
+        Self { request, way_back, replayed: false, number: None, ends }
     }
 }
 
@@ -66,15 +68,14 @@ impl Shared {
         };
         // `replyTo` is the sender's word: an inbox must be no reflector. Only the responses topic
         // of `from`, and what is below it, is answered: `…responses-x.requests` is a tenant's.
-        let own = request.from.id().map(|id| Topic::responses(&id, self.tenant.as_ref()));
         let topic = reply_to.topic().ok()?;
+        let is_own = |from: AgentId| topic.is_below_responses(&from, self.tenant.as_ref());
         let transport = std::iter::once(via)
             .chain(&self.transports)
             .find(|transport| transport.kind() == reply_to.kind());
         match transport {
             Some(transport)
-                if own.is_ok_and(|own| is_below(&topic, &own))
-                    || self.is_allowed(reply_to, &topic) =>
+                if request.from.id().is_ok_and(is_own) || self.is_allowed(reply_to, &topic) =>
             {
                 Some(WayBack { transport: Arc::clone(transport), topic })
             }
@@ -93,76 +94,73 @@ impl Shared {
 
     /// Publishes an answer, again and again while the broker is away, until nobody waits for it
     /// or the agent stops.
-    pub(super) async fn respond(
-        &self,
-        respond: Respond<'_>,
-        answer: Result<Payload, Fault>,
-        ends: Instant,
-    ) -> Responded {
-        let Some(WayBack { transport, topic }) = respond.way_back else { return Responded::Done };
-        let frame = match self.answer_frame(&respond, &**transport, answer, ends).await {
+    pub(super) async fn respond(&self, respond: &Respond<'_>, answer: &Answer) -> Seen {
+        let Some(WayBack { transport, topic }) = respond.way_back else { return Seen::Done };
+        let frame = match self.answer_frame(respond, &**transport, answer).await {
             Ok(frame) => frame,
             Err(excess) => {
                 warn!(%excess, "an answer cannot be made");
-                return Responded::Done;
+                return Seen::Done;
             }
         };
+        self.publish(transport, topic, &frame, respond.ends).await
+    }
+
+    async fn publish(
+        &self,
+        transport: &Arc<dyn RpcTransport>,
+        topic: &Topic,
+        frame: &Frame,
+        ends: Instant,
+    ) -> Seen {
         let mut pause = Duration::from_millis(50);
         loop {
             // An answer is tried once even when its time is over.
             let limit = ends.max(Instant::now() + Duration::from_secs(1));
-            match timeout_at(limit, transport.publish(topic, &frame)).await {
-                Ok(Ok(())) => return Responded::Done,
+            match timeout_at(limit, transport.publish(topic, frame)).await {
+                Ok(Ok(())) => return Seen::Done,
                 Ok(Err(error)) if error.kind() == TransportErrorKind::NoReceiver => {
                     debug!("the caller is gone");
-                    return Responded::Done;
+                    return Seen::Done;
                 }
                 Ok(Err(error)) if error.kind() == TransportErrorKind::Closed => {
-                    return Responded::Failed;
+                    return Seen::Back;
                 }
                 Ok(Err(error)) => debug!(%error, "an answer was not published"),
                 Err(_) => {}
             }
             if Instant::now() >= ends {
                 debug!("nobody waits for the answer any more");
-                return Responded::Done;
+                return Seen::Done;
             }
             tokio::select! {
                 biased;
-                () = self.stop_handlers.cancelled() => return Responded::Failed,
+                () = self.stop_handlers.cancelled() => return Seen::Back,
                 () = sleep(pause) => pause = (pause * 2).min(Duration::from_secs(1)),
             }
         }
     }
 
+    /// As [`Shared::respond`], for the answers that no handler gives. Boxed: they are rare.
+    pub(super) fn reply<'a>(&'a self, respond: Respond<'a>, answer: Answer) -> BoxFuture<'a, Seen> {
+        Box::pin(async move { self.respond(&respond, &answer).await })
+    }
+
+    /// The frame of an answer; where that is too large, of an answer that says so.
     async fn answer_frame(
         &self,
         respond: &Respond<'_>,
         transport: &dyn RpcTransport,
-        answer: Result<Payload, Fault>,
-        ends: Instant,
+        answer: &Answer,
     ) -> Result<Frame, Excess> {
-        let frame = match self.encode_answer(respond, &answer, ends).await {
-            Ok(frame) => frame,
-            Err(excess) => {
-                return self.encode_answer(respond, &Err(too_large(&excess)), ends).await;
-            }
-        };
-        match transport.guarantees().max_frame {
-            Some(limit) if frame.bytes.len() > limit => {
-                let excess = Excess::Bytes { size: frame.bytes.len(), limit };
-                self.encode_answer(respond, &Err(too_large(&excess)), ends).await
-            }
-            _ => Ok(frame),
-        }
+        let frame = self.encode_answer(respond, answer).await;
+        let frame = frame.and_then(|frame| within(frame, transport.guarantees().max_frame));
+        let Err(excess) = frame else { return frame };
+        let told = async { self.encode_answer(respond, &Err(too_large(&excess))).await };
+        Box::pin(told).await
     }
 
-    async fn encode_answer(
-        &self,
-        respond: &Respond<'_>,
-        answer: &Result<Payload, Fault>,
-        ends: Instant,
-    ) -> Result<Frame, Excess> {
+    async fn encode_answer(&self, respond: &Respond<'_>, answer: &Answer) -> Result<Frame, Excess> {
         let request = respond.request;
         let mut headers = Headers::new();
         if respond.replayed {
@@ -199,7 +197,7 @@ impl Shared {
             transmission: 0,
             correlation_id: envelope.correlation_id,
             to: envelope.to,
-            remaining: Some(ends.saturating_duration_since(Instant::now())),
+            remaining: Some(respond.ends.saturating_duration_since(Instant::now())),
         })
     }
 }
@@ -207,6 +205,13 @@ impl Shared {
 fn is_below(topic: &Topic, own: &Topic) -> bool {
     let rest = topic.as_str().strip_prefix(own.as_str());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn within(frame: Frame, limit: Option<usize>) -> Result<Frame, Excess> {
+    match limit.filter(|limit| frame.bytes.len() > *limit) {
+        Some(limit) => Err(Excess::Bytes { size: frame.bytes.len(), limit }),
+        None => Ok(frame),
+    }
 }
 
 fn too_large(excess: &Excess) -> Fault {

@@ -105,6 +105,16 @@ impl Topic {
         Self(ByteString::from(format!("{self}.dlq")))
     }
 
+    /// Whether this is the topic where an agent's callers are answered, or one below it.
+    pub(crate) fn is_below_responses(&self, agent: &AgentId, tenant: Option<&TenantName>) -> bool {
+        // No name has a dot in it.
+        let mut parts = self.as_str().split('.');
+        parts.next() == Some("agents")
+            && parts.next() == Some(agent.as_str())
+            && tenant.is_none_or(|tenant| parts.next() == Some(tenant.as_str()))
+            && parts.next() == Some("responses")
+    }
+
     fn of(agent: &AgentId, tenant: Option<&TenantName>, what: &str) -> Self {
         Self(ByteString::from(match tenant {
             Some(tenant) => format!("agents.{agent}.{tenant}.{what}"),
@@ -177,6 +187,22 @@ mod tests {
             assert!(BrokerAddress::new(text).is_err(), "{text}");
         }
         assert!(BrokerAddress::new("nats://a b").unwrap().topic().is_err());
+    }
+
+    #[test]
+    fn what_is_below_the_responses_is_known_by_its_parts() {
+        let (agent, acme) = (AgentId::new("a").unwrap(), TenantName::new("acme").unwrap());
+        for tenant in [None, Some(&acme)] {
+            let own = Topic::responses(&agent, tenant);
+            for (suffix, is_below) in [("", true), (".", true), (".1.2", true), ("-x", false)] {
+                let topic = Topic::new(format!("{own}{suffix}")).unwrap();
+                assert_eq!(topic.is_below_responses(&agent, tenant), is_below, "{topic}");
+            }
+            let other = if tenant.is_none() { Some(&acme) } else { None };
+            assert!(!own.is_below_responses(&agent, other), "{own}");
+            assert!(!Topic::requests(&agent, tenant).is_below_responses(&agent, tenant));
+            assert!(!own.is_below_responses(&AgentId::new("b").unwrap(), tenant));
+        }
     }
 
     #[test]
