@@ -2,17 +2,18 @@
 //! way where it reaches nobody.
 
 use std::fmt;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use futures_util::future::OptionFuture;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{Instrument, info_span, warn};
 
 use super::pending::{Place, Refusal};
 use super::record::CallRecord;
 use super::request::{Reply, Request};
-use super::ways::{Way, ways};
+use super::ways::Way;
 use super::{CallError, Client, Expected, Shared, Signal};
 use crate::bus::BusEvent;
 use crate::meters::Measured;
@@ -34,10 +35,13 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// A request that is complete: everything that can be wrong without a broker has been checked.
 pub(super) struct Call {
     shared: Arc<Shared>,
-    envelope: AgentRpcEnvelope,
+    /// Boxed: a call is moved about before it is awaited.
+    envelope: Box<AgentRpcEnvelope>,
     /// Whether the caller set the headers of a trace itself.
     names_its_trace: bool,
-    ways: Vec<Way>,
+    ways: Arc<[Way]>,
+    /// How often it was sent.
+    transmission: u32,
     begin: Instant,
     end: Instant,
 }
@@ -60,9 +64,9 @@ impl Call {
         let invalid =
             |what: &str, why: &dyn fmt::Display| CallError::Invalid(format!("{what}: {why}"));
         let Client { shared, scope } = request.client;
-        let to: AgentAddress = request.to.parse().map_err(|error| invalid("to", &error))?;
-        let capability: Capability =
-            request.capability.parse().map_err(|error| invalid("capability", &error))?;
+        let to = AgentAddress::new(request.to).map_err(|error| invalid("to", &error))?;
+        let capability =
+            Capability::new(request.capability).map_err(|error| invalid("capability", &error))?;
         let payload = request.payload.map_err(|error| invalid("payload", &error))?;
         let mut headers = Headers::new();
         for (name, value) in request.headers {
@@ -79,13 +83,13 @@ impl Call {
             return Err(CallError::Timeout { sent: false });
         }
         let timeout = timeout.max(SHORTEST);
-        let ways = ways(&shared, &to)?;
+        let (to, ways) = shared.ways.to(to)?;
 
         let surroundings = &shared.surroundings;
         // A call has the id of the message that begins it: a bounce, which names only the message,
         // finds its call.
         let message_id = MessageId::from(surroundings.ids.next_id());
-        let envelope = AgentRpcEnvelope {
+        let envelope = Box::new(AgentRpcEnvelope {
             kind,
             correlation_id: CorrelationId::from(&message_id),
             message_id,
@@ -99,8 +103,9 @@ impl Call {
             headers,
             payload: Some(payload),
             auth: Some(Auth::Internal),
-        };
-        Ok(Self { shared, envelope, names_its_trace, ways, begin, end: begin + timeout })
+        });
+        let end = begin + timeout;
+        Ok(Self { shared, envelope, names_its_trace, ways, transmission: 0, begin, end })
     }
 
     pub(super) fn id(&self) -> CorrelationId {
@@ -110,7 +115,9 @@ impl Call {
     /// Hands the request to the first broker that takes it.
     pub(super) async fn posted(mut self) -> Result<CorrelationId, CallError> {
         let mut failure = CallError::Timeout { sent: false };
-        for nth in self.attempts() {
+        let mut next = 0;
+        while let Some(nth) = self.way_from(next) {
+            next = nth + 1;
             if self.shared.stop.is_cancelled() {
                 return Err(CallError::Abandoned { sent: false });
             }
@@ -132,19 +139,19 @@ impl Call {
     }
 
     /// Sends the request and waits for its answer.
-    pub(super) async fn answered(self) -> Result<Reply<Payload>, CallError> {
+    pub(super) async fn answered(&mut self) -> Result<Reply<Payload>, CallError> {
         // Registered before publishing: a fast agent can answer before `publish` returns.
-        let place = self.register()?;
-        self.answered_in(place).await
+        let mut place = self.register()?;
+        self.answered_in(&mut place).await
     }
 
     /// Takes a place now, and does the rest behind: the outcome is told on the bus.
-    pub(super) fn in_background(self) -> Result<CorrelationId, CallError> {
-        let (id, place, shared) = (self.id(), self.register()?, Arc::clone(&self.shared));
+    pub(super) fn in_background(mut self) -> Result<CorrelationId, CallError> {
+        let (id, mut place, shared) = (self.id(), self.register()?, Arc::clone(&self.shared));
         let (bus, correlation_id) = (shared.bus.clone(), id.clone());
         shared.tasks.spawn(async move {
             let begin = self.begin;
-            let outcome = self.answered_in(place).await;
+            let outcome = self.answered_in(&mut place).await;
             let record = CallRecord::new(outcome, Some(correlation_id), begin.elapsed());
             bus.tell(|| BusEvent::Response(record));
         });
@@ -153,8 +160,8 @@ impl Call {
 
     /// Waits in a place that was taken, in a span of its own, and measures how it ends.
     async fn answered_in(
-        self,
-        place: Place<Expected, Signal>,
+        &mut self,
+        place: &mut Place<Expected, Signal>,
     ) -> Result<Reply<Payload>, CallError> {
         let span = info_span!(
             "rpc",
@@ -165,50 +172,53 @@ impl Call {
             to = %self.envelope.to,
             capability = %self.envelope.capability,
         );
-        let (shared, begin) = (Arc::clone(&self.shared), self.begin);
-        let (to, capability) = (self.envelope.to.clone(), self.envelope.capability.clone());
-        let transport = self.ways[0].transport.kind();
-        shared.meters.pending(|| shared.pending.len());
+        self.measure_pending();
         let outcome = self.sent_and_answered(place).instrument(span).await;
-        shared.meters.pending(|| shared.pending.len());
+        self.measure_pending();
         let measured = Measured {
-            from: shared.address.as_str(),
-            to: to.as_str(),
-            capability: capability.as_str(),
-            transport,
+            from: self.shared.address.as_str(),
+            to: self.envelope.to.as_str(),
+            capability: self.envelope.capability.as_str(),
+            transport: self.ways[0].transport.kind(),
             side: "caller",
         };
         let code = outcome.as_ref().map_or_else(CallError::code, |_| "ok");
-        shared.meters.request(&measured, code, begin.elapsed());
+        self.shared.meters.request(&measured, code, self.begin.elapsed());
         outcome
     }
 
+    fn measure_pending(&self) {
+        self.shared.meters.pending(|| self.shared.pending.len());
+    }
+
     async fn sent_and_answered(
-        mut self,
-        place: Place<Expected, Signal>,
+        &mut self,
+        place: &mut Place<Expected, Signal>,
     ) -> Result<Reply<Payload>, CallError> {
-        let mut place = Box::pin(place);
         self.trace();
-        let (mut transmission, mut sent, mut open, mut failure) = (0, false, false, None);
-        for nth in self.attempts() {
-            match self.exchange(nth, place.as_mut(), &mut transmission).await? {
+        let (mut sent, mut open, mut failure) = (false, false, None);
+        let mut next = 0;
+        while let Some(nth) = self.way_from(next) {
+            next = nth + 1;
+            match self.exchange(nth, place).await? {
                 Ok(reply) => return Ok(reply),
-                Err(Dead::Silent) => (sent, open) = (transmission > 0, true),
+                Err(Dead::Silent) => (sent, open) = (self.transmission > 0, true),
                 Err(Dead::Deaf { sent: was_sent }) => sent |= was_sent,
                 Err(Dead::Failed(error)) => {
                     sent |= error.may_have_arrived();
                     open |= error.may_have_arrived();
                     if error.kind() == TransportErrorKind::NoReceiver {
                         // A bounce has taken the place out; another way needs a new one.
-                        drop(place);
-                        place = Box::pin(self.register()?);
+                        place.give_up();
+                        *place = self.register()?;
                     }
-                    failure = Some(error);
+                    // Boxed, as it is rare: a call that waits has no room for it.
+                    failure = Some(Box::new(error));
                 }
             }
         }
         match failure {
-            Some(error) if !sent => return Err(CallError::Publish(error)),
+            Some(error) if !sent => return Err(CallError::Publish(*error)),
             _ if !open => return Err(CallError::Abandoned { sent }),
             _ => {}
         }
@@ -249,7 +259,8 @@ impl Call {
 
     /// The first way whose link is up, or the last.
     pub(super) fn first_way(&self) -> (Arc<dyn RpcTransport>, Topic) {
-        let Way { transport, topic } = &self.ways[self.attempts()[0]];
+        let first = self.way_from(0).expect("there is one");
+        let Way { transport, topic } = &self.ways[first];
         (Arc::clone(transport), topic.clone())
     }
 
@@ -289,11 +300,11 @@ impl Call {
         }
     }
 
-    /// The ways to try, in their order: one whose link is down is passed over, but for the last.
-    fn attempts(&self) -> Vec<usize> {
+    /// The next way to try: one whose link is down is passed over, but for the last.
+    fn way_from(&self, next: usize) -> Option<usize> {
         let is_up = |way: &Way| way.transport.link().borrow().state == LinkState::Up;
-        let last = self.ways.len() - 1;
-        (0..=last).filter(|nth| *nth == last || is_up(&self.ways[*nth])).collect()
+        let count = self.ways.len();
+        (next..count).find(|nth| nth + 1 == count || is_up(&self.ways[*nth]))
     }
 
     /// Until when a way may take: a third of what remains, and the last one all of it.
@@ -310,31 +321,30 @@ impl Call {
     async fn exchange(
         &mut self,
         nth: usize,
-        mut place: Pin<&mut Place<Expected, Signal>>,
-        transmission: &mut u32,
+        place: &mut Place<Expected, Signal>,
     ) -> Result<Result<Reply<Payload>, Dead>, CallError> {
         let until = self.until(nth);
         let Ok(frame) = timeout_at(until, self.frame(nth)).await else {
             return Ok(Err(Dead::Silent));
         };
-        let (mut frame, Way { transport, topic }) = (frame?, &self.ways[nth]);
-        let inbox = self.shared.reply_inbox(transport).map(|inbox| inbox.gaps.clone());
+        let (mut frame, way) = (frame?, &self.ways[nth]);
+        let inbox = self.shared.reply_inbox(&way.transport).map(|inbox| inbox.gaps.clone());
         let Some(mut gaps) = inbox.filter(|gaps| gaps.has_changed().is_ok()) else {
             return Ok(Err(Dead::Deaf { sent: false }));
         };
         gaps.mark_unchanged();
-        let mut too_late = std::pin::pin!(sleep_until(until));
+        let mut too_late = pin!(sleep_until(until));
         let mut sent_before = false;
         loop {
-            frame.transmission = *transmission;
-            *transmission += 1;
-            let mut publish = transport.publish(topic, &frame);
-            let (mut published, mut again) = (false, None);
+            frame.transmission = self.transmission;
+            self.transmission += 1;
+            let mut publish = way.transport.publish(&way.topic, &frame);
+            let (mut published, mut again) = (false, OptionFuture::default());
             loop {
                 // Confirm and answer side by side: an answer that overtakes the confirm ends it.
                 tokio::select! {
                     biased;
-                    signal = place.as_mut() => return match signal {
+                    signal = &mut *place => return match signal {
                         Some(Signal::Answer { payload, replayed }) => {
                             self.reply(&payload, replayed).map(Ok)
                         }
@@ -346,10 +356,10 @@ impl Call {
                     result = &mut publish, if !published => match result {
                         Err(error) if !sent_before => return Ok(Err(Dead::Failed(error))),
                         // What is sent once more must arrive too: the first answer may be lost.
-                        Err(_) => (published, again) = (true, Some(Instant::now() + AGAIN)),
+                        Err(_) => (published, again) = (true, Some(Box::pin(sleep(AGAIN))).into()),
                         Ok(()) => published = true,
                     },
-                    () = sleep_until(again.unwrap_or(until)), if again.is_some() => break,
+                    Some(()) = &mut again => break,
                     gap = gaps.changed(), if published => match gap {
                         Ok(()) => break,
                         Err(_) => return Ok(Err(Dead::Deaf { sent: true })),

@@ -43,8 +43,10 @@ use crate::meters::Meters;
 use crate::surroundings::Surroundings;
 use crate::transport::RpcTransport;
 use crate::trust::Trust;
-use crate::wire::{AgentAddress, AgentId, BrokerAddress, Capability, Limits, Payload, TenantId};
-use crate::wire::{TenantName, Topic};
+use crate::wire::{
+    AgentAddress, AgentId, BrokerAddress, Capability, Limits, Payload, TenantId, TenantName,
+};
+use ways::Ways;
 
 /// Calls agents by their names. Cheap to clone; all clones share one registry of pending calls.
 ///
@@ -76,7 +78,7 @@ struct Shared {
     tenant_id: Option<TenantId>,
     limits: Limits,
     default_timeout: Duration,
-    peers: PeerTable,
+    ways: Ways,
     /// Where answers over each transport arrive.
     reply_inboxes: Vec<ReplyInbox>,
     trust: Arc<dyn Trust>,
@@ -170,7 +172,7 @@ impl Client {
     /// The agents that serve a role in the peer table; none if nobody does.
     #[must_use]
     pub fn role(&self, role: &str) -> Vec<AgentAddress> {
-        self.shared.peers.role(role).to_vec()
+        self.shared.ways.peers().role(role).to_vec()
     }
 
     /// The local bus, on which the answers to background calls arrive.
@@ -202,7 +204,7 @@ impl Client {
 
     /// The agents in the peer table.
     pub(crate) fn peer_addresses(&self) -> BTreeSet<AgentAddress> {
-        self.shared.peers.iter().map(|(agent, _)| agent.clone()).collect()
+        self.shared.ways.peers().iter().map(|(agent, _)| agent.clone()).collect()
     }
 
     /// This client, for calls made in the course of a request.
@@ -214,13 +216,6 @@ impl Client {
 impl Shared {
     fn reply_inbox(&self, transport: &Arc<dyn RpcTransport>) -> Option<&ReplyInbox> {
         self.reply_inboxes.iter().find(|inbox| Arc::ptr_eq(&inbox.transport, transport))
-    }
-
-    fn topic_of(&self, to: &AgentAddress, explicit: Option<&Topic>) -> Option<Topic> {
-        match explicit {
-            Some(topic) => Some(topic.clone()),
-            None => Some(Topic::requests(&to.id().ok()?, self.tenant.as_ref())),
-        }
     }
 }
 

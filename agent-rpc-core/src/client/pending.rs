@@ -155,13 +155,21 @@ impl<E, A> Future for Place<E, A> {
     }
 }
 
-impl<E, A> Drop for Place<E, A> {
-    // The answer may arrive between the caller's last poll and this: then the place is gone
-    // already, and the answer goes away with the receiver.
-    fn drop(&mut self) {
+impl<E, A> Place<E, A> {
+    /// Gives the place up, so that another one can be taken for the same call.
+    pub fn give_up(&mut self) {
+        // The answer may arrive between the caller's last poll and this: then the place is gone
+        // already, and the answer goes away with the receiver.
         if !self.settled {
+            self.settled = true;
             self.pending.give_up(&self.id);
         }
+    }
+}
+
+impl<E, A> Drop for Place<E, A> {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 

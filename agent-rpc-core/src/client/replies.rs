@@ -1,5 +1,6 @@
 //! The reply loop: opens each answer and settles the call that waits for it, once.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -52,10 +53,11 @@ impl Replies {
     }
 
     pub(super) async fn run(self, mut inbox: Inbox) {
+        let mut stopped = pin!(self.stop.cancelled());
         loop {
             let arrival = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return,
+                () = &mut stopped => return,
                 arrival = inbox.next() => arrival,
             };
             match arrival {
@@ -99,8 +101,8 @@ impl Replies {
             }
         }
         // The call itself accepts; no slow broker holds the next answer up.
-        let mut accepted = Box::pin(delivery.accept());
-        if accepted.as_mut().now_or_never().is_none() {
+        let mut accepted = delivery.accept();
+        if (&mut accepted).now_or_never().is_none() {
             self.tasks.spawn(accepted);
         }
     }

@@ -35,8 +35,8 @@ pub struct Reply<T> {
 #[must_use = "a request is sent when it is awaited"]
 pub struct Request {
     pub(super) client: Client,
-    pub(super) to: String,
-    pub(super) capability: String,
+    pub(super) to: Box<str>,
+    pub(super) capability: Box<str>,
     pub(super) payload: Result<Payload, PayloadError>,
     pub(super) timeout: Option<Duration>,
     pub(super) headers: Vec<(String, String)>,
@@ -50,7 +50,7 @@ impl Request {
         capability: &str,
         payload: Result<Payload, PayloadError>,
     ) -> Self {
-        let (to, capability) = (to.to_owned(), capability.to_owned());
+        let (to, capability) = (to.into(), capability.into());
         Self {
             client,
             to,
@@ -117,7 +117,7 @@ impl Request {
     /// Sends it and waits for the answer; the outcome, good or bad, as a record.
     pub async fn record(self) -> CallRecord {
         let begin = Instant::now();
-        let call = match Call::prepare(self, Kind::Request) {
+        let mut call = match Call::prepare(self, Kind::Request) {
             Ok(call) => call,
             Err(error) => return CallRecord::new(Err(error), None, begin.elapsed()),
         };
@@ -144,7 +144,10 @@ impl IntoFuture for Request {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Call::prepare(self, Kind::Request)?.answered().await })
+        Box::pin(async move {
+            let mut call = Call::prepare(self, Kind::Request)?;
+            call.answered().await
+        })
     }
 }
 
@@ -162,7 +165,8 @@ impl<T: DeserializeOwned + 'static> IntoFuture for Typed<T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let reply = Call::prepare(self.request, Kind::Request)?.answered().await?;
+            let mut call = Call::prepare(self.request, Kind::Request)?;
+            let reply = call.answered().await?;
             let Reply { value, latency, replayed, correlation_id } = reply;
             let value = value.parse().map_err(|error| CallError::Answer(error.to_string()))?;
             Ok(Reply { value, latency, replayed, correlation_id })

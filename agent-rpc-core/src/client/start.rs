@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::peers::{PeerTable, Route};
 use super::pending::Pending;
 use super::replies::Replies;
+use super::ways::Ways;
 use super::{Client, ReplyInbox, Shared};
 use crate::bus::Bus;
 use crate::meters::Meters;
@@ -187,10 +188,10 @@ impl ClientBuilder {
             address: AgentAddress::of(&self.agent),
             tenant_id: self.tenant.as_ref().map(TenantId::from),
             agent: self.agent,
+            ways: Ways::new(self.peers, self.tenant.clone()),
             tenant: self.tenant,
             limits: self.limits,
             default_timeout: self.timeout,
-            peers: self.peers,
             reply_inboxes,
             trust: self.trust,
             surroundings: self.surroundings,
