@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,9 @@ struct Table {
     expiries: BTreeSet<(SystemTime, Key)>,
     bytes: usize,
     claims: u64,
+    /// Who waits for the outcome of a claim, made for the first one that does. To drop a sender is
+    /// to tell that its claim was given up.
+    joined: BTreeMap<u64, watch::Sender<Option<Answer>>>,
 }
 
 struct Entry {
@@ -46,8 +49,8 @@ struct Entry {
 }
 
 enum State {
-    /// Whoever holds the claim runs it; dropping the sender tells those who joined.
-    Running(watch::Receiver<Option<Answer>>),
+    /// Whoever holds the claim runs it.
+    Running,
     Done(Answer),
 }
 
@@ -97,17 +100,21 @@ impl Handled for MemoryHandled {
         let key = self.key_of(effect);
         let mut table = self.table();
         table.forget_until(effect.now);
+        let table = &mut *table;
         if let Some(entry) = table.entries.get(&key) {
             return Ok(match &entry.state {
                 _ if entry.fingerprint != effect.fingerprint => Begun::Conflict,
                 State::Done(answer) => Begun::Done(answer.clone()),
-                State::Running(answer) => Begun::Running(Box::pin(joined(answer.clone()))),
+                State::Running => {
+                    let sender = table.joined.entry(entry.claim);
+                    let sender = sender.or_insert_with(|| watch::Sender::new(None));
+                    Begun::Running(Box::pin(joined(sender.subscribe())))
+                }
             });
         }
         if table.bytes + OVERHEAD > self.max_bytes {
             return Ok(Begun::Full);
         }
-        let (sender, receiver) = watch::channel(None);
         table.claims += 1;
         let claim = table.claims;
         let entry = Entry {
@@ -115,14 +122,13 @@ impl Handled for MemoryHandled {
             keep_until: effect.keep_until,
             bytes: OVERHEAD,
             claim,
-            state: State::Running(receiver),
+            state: State::Running,
         };
         table.bytes += OVERHEAD;
         table.expiries.insert((effect.keep_until, key));
         table.entries.insert(key, entry);
-        drop(table);
         let (store, key) = (self.clone(), Some(key));
-        Ok(Begun::First(Box::new(MemoryClaim { store, key, claim, sender })))
+        Ok(Begun::First(Box::new(MemoryClaim { store, key, claim })))
     }
 
     async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
@@ -158,7 +164,7 @@ impl Table {
             }
             match self.entries.get(&key).map(|entry| &entry.state) {
                 // It is looked at again a while later, and each time at most once a pass.
-                Some(State::Running(_)) => {
+                Some(State::Running) => {
                     let later = now + std::time::Duration::from_secs(1);
                     self.expiries.pop_first();
                     self.expiries.insert((later, key));
@@ -184,7 +190,6 @@ struct MemoryClaim {
     /// Taken when the claim is completed.
     key: Option<Key>,
     claim: u64,
-    sender: watch::Sender<Option<Answer>>,
 }
 
 #[async_trait]
@@ -194,30 +199,38 @@ impl Claim for MemoryClaim {
     }
 
     async fn complete(mut self: Box<Self>, answer: &Answer) -> Result<(), StoreError> {
-        if let Some(key) = self.key.take() {
-            let mut table = self.store.table();
-            let table = &mut *table;
-            if let Some(entry) = table.entries.get_mut(&key).filter(|e| e.claim == self.claim) {
-                // The bound may be passed by this one answer: what has run must be remembered.
-                let size = size_of(answer);
-                entry.bytes += size;
-                table.bytes += size;
-                entry.state = State::Done(detached(answer));
-            }
+        let Some(key) = self.key.take() else { return Ok(()) };
+        let stored = detached(answer);
+        let mut guard = self.store.table();
+        let table = &mut *guard;
+        let joined = table.joined.remove(&self.claim);
+        if let Some(entry) = table.entries.get_mut(&key).filter(|e| e.claim == self.claim) {
+            // The bound may be passed by this one answer: what has run must be remembered.
+            let size = size_of(answer);
+            entry.bytes += size;
+            table.bytes += size;
+            entry.state = State::Done(stored);
         }
-        self.sender.send(Some(answer.clone())).ok();
+        drop(guard);
+        // Outside of the lock: it wakes those who joined.
+        if let Some(joined) = joined {
+            joined.send(Some(answer.clone())).ok();
+        }
         Ok(())
     }
 }
 
 impl Drop for MemoryClaim {
     fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            let mut table = self.store.table();
-            if table.entries.get(&key).is_some_and(|entry| entry.claim == self.claim) {
-                table.remove(key);
-            }
+        let Some(key) = self.key.take() else { return };
+        let mut table = self.store.table();
+        let joined = table.joined.remove(&self.claim);
+        if table.entries.get(&key).is_some_and(|entry| entry.claim == self.claim) {
+            table.remove(key);
         }
+        drop(table);
+        // Outside of the lock: it wakes those who joined.
+        drop(joined);
     }
 }
 
