@@ -1,8 +1,10 @@
 //! The keys of the objects that are open: no key twice, and array indices in front.
 //!
-//! A stack over all open objects, so that a whole document needs one allocation. A key is told
+//! A stack over all open objects, whose memory one document after the other uses. A key is told
 //! apart by its canonical spelling, which is one to one with its text: it is found in the text
 //! that is read or, where that spelt it otherwise, in the canonical copy that is written.
+
+use std::cell::Cell;
 
 /// Up to here a new key is compared with each earlier one; a larger object is sorted when it
 /// ends, so that an object of a hundred thousand keys costs no more than its sorting.
@@ -90,9 +92,20 @@ impl ObjectKeys {
     }
 }
 
+thread_local! {
+    /// The memory of the last document's stack, for the next one on this thread.
+    static SPARE: Cell<Vec<Key>> = const { Cell::new(Vec::new()) };
+}
+
+/// A stack that has grown larger is not kept.
+const KEPT: usize = 16 * COMPARED;
+
 impl KeyStack {
     pub(super) fn new() -> Self {
-        Self { keys: Vec::with_capacity(COMPARED) }
+        // A thread that ends has none any more.
+        let mut keys = SPARE.try_with(Cell::take).unwrap_or_default();
+        keys.reserve(COMPARED);
+        Self { keys }
     }
 
     pub(in crate::wire) fn open(&self) -> ObjectKeys {
@@ -125,6 +138,16 @@ impl KeyStack {
         }
         self.keys.truncate(object.base);
         once
+    }
+}
+
+impl Drop for KeyStack {
+    fn drop(&mut self) {
+        if self.keys.capacity() <= KEPT {
+            self.keys.clear();
+            let keys = std::mem::take(&mut self.keys);
+            SPARE.try_with(|spare| spare.set(keys)).ok();
+        }
     }
 }
 
