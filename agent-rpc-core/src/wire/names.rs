@@ -5,8 +5,10 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// A string that is not what its type asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,14 +166,21 @@ impl CorrelationId {
 
 impl From<Uuid> for MessageId {
     fn from(id: Uuid) -> Self {
-        Self(ByteString::from(id.to_string()))
+        Self(text_of(id))
     }
 }
 
 impl From<Uuid> for CorrelationId {
     fn from(id: Uuid) -> Self {
-        Self(ByteString::from(id.to_string()))
+        Self(text_of(id))
     }
+}
+
+/// The text of an id, in memory that is shared from the start: every id is cloned.
+fn text_of(id: Uuid) -> ByteString {
+    let mut text = [0; Hyphenated::LENGTH];
+    id.hyphenated().encode_lower(&mut text);
+    ByteString::try_from(Bytes::from_owner(text)).expect("ASCII")
 }
 
 /// The call that a message begins.
