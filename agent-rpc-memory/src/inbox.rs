@@ -2,7 +2,7 @@
 //!
 //! Both hold ids, not queues: whatever ended meanwhile is found missing under the lock.
 
-use std::future::ready;
+use std::future::{poll_fn, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -89,7 +89,7 @@ impl Settle for Held {
     fn accept(mut self: Box<Self>) -> BoxFuture<'static, Result<(), TransportError>> {
         match self.settle(true) {
             // Without size, and so without an allocation.
-            Ok(()) => Box::pin(async { Ok(()) }),
+            Ok(()) => Box::pin(poll_fn(|_| Poll::Ready(Ok(())))),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
