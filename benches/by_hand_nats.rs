@@ -1,30 +1,24 @@
 //! The same call on the raw client: as bytes, and as one would write it by hand.
 //!
-//! By hand means: JSON both ways, an id and a deadline that travel, answers at a subject of our
-//! own matched by id, a limit on handlers, a copy of a request answered from a store, and in
-//! JetStream a confirm for every request and a confirmed acknowledgement after its answer.
+//! By hand means, beside what `by_hand` has: in JetStream a confirm for every request and a
+//! confirmed acknowledgement after its answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use agent_rpc_benches::calls::{Caller, Review};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, HeaderMap, Subscriber};
+use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
-use uuid::Uuid;
 
+use super::by_hand::{Handling, IN_FLIGHT, Waiting};
 use super::fresh;
-
-/// How many requests are handled at once, and how many are taken from the server.
-const HANDLERS: usize = 4;
-const IN_FLIGHT: usize = 64;
 
 async fn connect(url: &str) -> Client {
     async_nats::connect(url).await.expect("the server runs")
@@ -70,113 +64,24 @@ impl Caller for Raw {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Request {
-    id: String,
-    from: String,
-    to: String,
-    capability: String,
-    reply_to: String,
-    deadline: u128,
-    payload: Review,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Answer {
-    id: String,
-    from: String,
-    to: String,
-    payload: Review,
-}
-
-fn now() -> u128 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis()
-}
-
-/// The caller's side: who waits for which answer.
-#[derive(Clone)]
-struct Waiting {
-    reply_to: String,
-    open: Arc<Mutex<HashMap<String, oneshot::Sender<Review>>>>,
-}
-
-impl Waiting {
-    async fn start(client: &Client) -> Self {
-        let reply_to = client.new_inbox();
-        let mut answers: Subscriber = client.subscribe(reply_to.clone()).await.expect("subscribed");
-        live(client).await;
-        let open: Arc<Mutex<HashMap<String, oneshot::Sender<Review>>>> = Arc::default();
-        let waiting = Arc::clone(&open);
-        tokio::spawn(async move {
-            while let Some(answer) = answers.next().await {
-                let answer: Answer = serde_json::from_slice(&answer.payload).expect("JSON");
-                let waiter =
-                    waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&answer.id);
-                if let Some(waiter) = waiter {
-                    waiter.send(answer.payload).ok();
-                }
-            }
-        });
-        Self { reply_to, open }
-    }
-
-    /// A request as bytes, its id, and where its answer will come.
-    fn request(&self, review: Review) -> (Bytes, String, oneshot::Receiver<Review>) {
-        let id = Uuid::now_v7().to_string();
-        let (answer, answered) = oneshot::channel();
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), answer);
-        let request = Request {
-            id: id.clone(),
-            from: "concierge".to_owned(),
-            to: "pr-reviewer".to_owned(),
-            capability: "review-pr".to_owned(),
-            reply_to: self.reply_to.clone(),
-            deadline: now() + 30_000,
-            payload: review,
-        };
-        (serde_json::to_vec(&request).expect("plain data").into(), id, answered)
-    }
-}
-
-/// The agent's side: handles a request, once for each id.
-#[derive(Clone)]
-struct Handling {
-    handled: Arc<Mutex<HashMap<String, Bytes>>>,
-    handlers: Arc<Semaphore>,
-}
-
-impl Handling {
-    fn new() -> Self {
-        Self { handled: Arc::default(), handlers: Arc::new(Semaphore::new(HANDLERS)) }
-    }
-
-    async fn answer(&self, client: &Client, bytes: &Bytes) {
-        let request: Request = serde_json::from_slice(bytes).expect("JSON");
-        if request.deadline < now() {
-            return;
+/// Answers come to a subject of our own.
+async fn waiting(client: &Client) -> Waiting {
+    let reply_to = client.new_inbox();
+    let mut answers = client.subscribe(reply_to.clone()).await.expect("subscribed");
+    live(client).await;
+    let waiting = Waiting::at(reply_to);
+    let settled = waiting.clone();
+    tokio::spawn(async move {
+        while let Some(answer) = answers.next().await {
+            settled.settle(&answer.payload);
         }
-        let stored = {
-            let handled = self.handled.lock().unwrap_or_else(PoisonError::into_inner);
-            handled.get(&request.id).cloned()
-        };
-        let answer = match stored {
-            Some(stored) => stored,
-            None => {
-                let permit = self.handlers.acquire().await.expect("never closed");
-                let answer = Answer {
-                    id: request.id.clone(),
-                    from: request.to,
-                    to: request.from,
-                    payload: request.payload,
-                };
-                drop(permit);
-                let bytes: Bytes = serde_json::to_vec(&answer).expect("plain data").into();
-                let mut handled = self.handled.lock().unwrap_or_else(PoisonError::into_inner);
-                handled.insert(request.id, bytes.clone());
-                bytes
-            }
-        };
-        client.publish(request.reply_to, answer).await.expect("published");
+    });
+    waiting
+}
+
+async fn answer(handling: &Handling, server: &Client, request: &[u8]) {
+    if let Some((reply_to, answer)) = handling.answer(request).await {
+        server.publish(reply_to, answer).await.expect("published");
     }
 }
 
@@ -198,10 +103,10 @@ impl ByHand {
         tokio::spawn(async move {
             while let Some(request) = requests.next().await {
                 let (handling, server) = (handling.clone(), server.clone());
-                tokio::spawn(async move { handling.answer(&server, &request.payload).await });
+                tokio::spawn(async move { answer(&handling, &server, &request.payload).await });
             }
         });
-        let waiting = Waiting::start(&client).await;
+        let waiting = waiting(&client).await;
         Self { client, subject, waiting }
     }
 }
@@ -315,12 +220,12 @@ impl InStreamByHand {
             while let Some(Ok(request)) = requests.next().await {
                 let (handling, server) = (handling.clone(), server.clone());
                 tokio::spawn(async move {
-                    handling.answer(&server, &request.payload).await;
+                    answer(&handling, &server, &request.payload).await;
                     request.double_ack().await.expect("acknowledged");
                 });
             }
         });
-        let waiting = Waiting::start(&client).await;
+        let waiting = waiting(&client).await;
         Self { context: jetstream::new(client), subject, waiting }
     }
 }

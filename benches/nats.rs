@@ -4,6 +4,7 @@
 //! deadlines; a typed call as one would write it by hand on the raw client, with the same
 //! acknowledgements; and ours, unsigned and signed.
 
+mod by_hand;
 mod by_hand_nats;
 
 use std::sync::Arc;

@@ -21,9 +21,9 @@ const HOUSE: [(&str, &[&str]); 10] = [
     ),
     (
         "agent-rpc-benches",
-        &["agent-rpc-core", "agent-rpc-memory", "agent-rpc-nats", "test-brokers"],
+        &["agent-rpc-core", "agent-rpc-memory", "agent-rpc-nats", "agent-rpc-amqp", "test-brokers"],
     ),
-    ("agent-rpc-soak", &["agent-rpc-core", "agent-rpc-nats", "test-brokers"]),
+    ("agent-rpc-soak", &["agent-rpc-core", "agent-rpc-nats", "agent-rpc-amqp", "test-brokers"]),
     ("test-brokers", &[]),
 ];
 

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
 use agent_rpc_core::transport::RpcTransport;
 use agent_rpc_nats::{JetStream, NatsConfig, NatsTransport, Requests};
 use anyhow::Context;
 use clap::ValueEnum;
-use test_brokers::{Nats, NatsOptions, Server};
+use test_brokers::{Nats, NatsOptions, RabbitMq, RabbitMqOptions, Server};
 use tokio::task::spawn_blocking;
 
 /// After how much silence of a worker JetStream hands its deliveries to another: short, so that
@@ -23,12 +24,15 @@ pub(crate) enum Transport {
     Nats,
     /// NATS with requests in JetStream
     Jetstream,
+    /// RabbitMQ with quorum queues
+    Amqp,
 }
 
 /// A private broker, gone when this is.
 #[derive(Debug, Clone)]
 pub(crate) enum Broker {
     Nats(Arc<Nats>),
+    RabbitMq(Arc<RabbitMq>),
 }
 
 /// Whether a crash of the machine is survived too. The kill runs want it: what was confirmed is
@@ -49,6 +53,7 @@ impl Transport {
     pub(crate) fn package(self) -> &'static str {
         match self {
             Self::Nats | Self::Jetstream => "agent-rpc-nats",
+            Self::Amqp => "agent-rpc-amqp",
         }
     }
 
@@ -57,6 +62,8 @@ impl Transport {
         match self {
             Self::Nats => Duration::from_secs(1),
             Self::Jetstream => ACK_WAIT + Duration::from_secs(3),
+            // What a dead connection held is back when the broker has seen its end.
+            Self::Amqp => Duration::from_secs(3),
         }
     }
 
@@ -68,6 +75,9 @@ impl Transport {
                 Nats::start(&NatsOptions { sync_always, ..NatsOptions::default() })
                     .map(|nats| Broker::Nats(Arc::new(nats)))
             }
+            // A quorum queue syncs before it confirms, always.
+            Self::Amqp => RabbitMq::start(&RabbitMqOptions::default())
+                .map(|rabbit| Broker::RabbitMq(Arc::new(rabbit))),
         });
         Ok(started.await??)
     }
@@ -87,6 +97,9 @@ impl Transport {
                 config.requests = Requests::JetStream(settings);
                 NatsTransport::connect(config).await.map(|nats| Arc::new(nats) as _)
             }
+            Self::Amqp => {
+                AmqpTransport::connect(AmqpConfig::new(url)).await.map(|amqp| Arc::new(amqp) as _)
+            }
         };
         connected.with_context(|| format!("connecting to {}", self.name()))
     }
@@ -96,12 +109,14 @@ impl Broker {
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Nats(nats) => nats.url(),
+            Self::RabbitMq(rabbit) => rabbit.url(),
         }
     }
 
     fn server(&self) -> &Server {
         match self {
             Self::Nats(nats) => nats.server(),
+            Self::RabbitMq(rabbit) => rabbit.server(),
         }
     }
 

@@ -1,0 +1,186 @@
+//! The same call on the raw client: as bytes, and as one would write it by hand.
+//!
+//! By hand means, beside what `by_hand` has: a quorum queue, persistent and mandatory requests
+//! whose confirm is awaited, answers that are confirmed too, and an acknowledgement after that.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent_rpc_benches::calls::{Caller, Review};
+use futures_util::StreamExt;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::by_hand::{Handling, IN_FLIGHT, Waiting};
+use super::fresh;
+
+/// A connection, which a channel does not keep open by itself.
+async fn connect(url: &str) -> Arc<Connection> {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await;
+    Arc::new(connection.expect("the server runs"))
+}
+
+async fn channel(connection: &Connection, confirms: bool) -> Channel {
+    let channel = connection.create_channel().await.expect("a channel");
+    if confirms {
+        channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+    }
+    channel
+}
+
+/// Makes a queue and consumes it.
+async fn consume(channel: &Channel, queue: &str, durable: bool, window: usize) -> Consumer {
+    let mut arguments = FieldTable::default();
+    if durable {
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    }
+    let options = QueueDeclareOptions { durable, exclusive: !durable, ..Default::default() };
+    channel.queue_declare(queue.into(), options, arguments).await.expect("a queue");
+    let window = u16::try_from(window).expect("small");
+    channel.basic_qos(window, BasicQosOptions::default()).await.expect("a window");
+    let options = BasicConsumeOptions::default();
+    let consumer = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default());
+    consumer.await.expect("a consumer")
+}
+
+async fn publish(channel: &Channel, queue: &str, mandatory: bool, id: Option<&str>, bytes: &[u8]) {
+    let options = BasicPublishOptions { mandatory, ..Default::default() };
+    let properties = BasicProperties::default();
+    let properties = match id {
+        Some(id) => properties
+            .with_delivery_mode(2)
+            .with_message_id(id.into())
+            .with_content_type("application/json".into()),
+        None => properties,
+    };
+    let confirm = channel.basic_publish("".into(), queue.into(), options, bytes, properties).await;
+    confirm.expect("published").await.expect("confirmed");
+}
+
+/// Bytes there and back, over queues that keep nothing, without confirms.
+#[derive(Clone)]
+pub(crate) struct Raw {
+    channel: Channel,
+    queue: String,
+    reply_to: String,
+    next: Arc<AtomicU64>,
+    waiting: Arc<Mutex<HashMap<u64, oneshot::Sender<usize>>>>,
+    _connections: [Arc<Connection>; 2],
+}
+
+impl Raw {
+    pub(crate) async fn start(url: &str) -> Self {
+        let (ours, theirs) = (connect(url).await, connect(url).await);
+        let (queue, reply_to) = (fresh("raw"), fresh("raw-answers"));
+        let server = channel(&theirs, false).await;
+        let mut requests = consume(&server, &queue, false, IN_FLIGHT).await;
+        let answering = channel(&theirs, false).await;
+        tokio::spawn(async move {
+            while let Some(Ok(request)) = requests.next().await {
+                let properties = request.properties.clone();
+                let reply_to = properties.reply_to().as_ref().expect("a reply queue").clone();
+                let options = BasicPublishOptions::default();
+                let sent = answering
+                    .basic_publish("".into(), reply_to, options, &request.data, properties)
+                    .await;
+                drop(sent.expect("published"));
+                request.ack(BasicAckOptions::default()).await.expect("acknowledged");
+            }
+        });
+        let client = channel(&ours, false).await;
+        let mut answers = consume(&client, &reply_to, false, 1024).await;
+        let waiting: Arc<Mutex<HashMap<u64, oneshot::Sender<usize>>>> = Arc::default();
+        let open = Arc::clone(&waiting);
+        tokio::spawn(async move {
+            while let Some(Ok(answer)) = answers.next().await {
+                let id = answer.properties.correlation_id().as_ref().expect("an id").as_str();
+                let id = id.parse().expect("a number");
+                let waiter = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                if let Some(waiter) = waiter {
+                    waiter.send(answer.data.len()).ok();
+                }
+                answer.ack(BasicAckOptions::default()).await.expect("acknowledged");
+            }
+        });
+        let channel = channel(&ours, false).await;
+        let next = Arc::default();
+        Self { channel, queue, reply_to, next, waiting, _connections: [ours, theirs] }
+    }
+}
+
+impl Caller for Raw {
+    async fn call(&self, review: Review) -> Review {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answer);
+        let properties = BasicProperties::default()
+            .with_correlation_id(id.to_string().into())
+            .with_reply_to(self.reply_to.as_str().into());
+        let (queue, options) = (self.queue.as_str().into(), BasicPublishOptions::default());
+        let sent =
+            self.channel.basic_publish("".into(), queue, options, &[b'x'; 256], properties).await;
+        drop(sent.expect("published"));
+        assert_eq!(answered.await.expect("an answer"), 256);
+        review
+    }
+}
+
+/// A typed call.
+#[derive(Clone)]
+pub(crate) struct ByHand {
+    channel: Channel,
+    queue: String,
+    waiting: Waiting,
+    _connections: [Arc<Connection>; 2],
+}
+
+impl ByHand {
+    pub(crate) async fn start(url: &str) -> Self {
+        let (ours, theirs) = (connect(url).await, connect(url).await);
+        let (queue, reply_to) = (fresh("hand"), fresh("hand-answers"));
+        let server = channel(&theirs, false).await;
+        let mut requests = consume(&server, &queue, true, IN_FLIGHT).await;
+        let (handling, answering) = (Handling::new(), channel(&theirs, true).await);
+        tokio::spawn(async move {
+            while let Some(Ok(request)) = requests.next().await {
+                let (handling, answering) = (handling.clone(), answering.clone());
+                tokio::spawn(async move {
+                    if let Some((reply_to, answer)) = handling.answer(&request.data).await {
+                        publish(&answering, &reply_to, true, Some("answer"), &answer).await;
+                    }
+                    request.ack(BasicAckOptions::default()).await.expect("acknowledged");
+                });
+            }
+        });
+        let client = channel(&ours, false).await;
+        let mut answers = consume(&client, &reply_to, false, 1024).await;
+        let waiting = Waiting::at(reply_to);
+        let settled = waiting.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(answer)) = answers.next().await {
+                settled.settle(&answer.data);
+                answer.ack(BasicAckOptions::default()).await.expect("acknowledged");
+            }
+        });
+        let channel = channel(&ours, true).await;
+        Self { channel, queue, waiting, _connections: [ours, theirs] }
+    }
+}
+
+impl Caller for ByHand {
+    async fn call(&self, review: Review) -> Review {
+        let (bytes, id, answered) = self.waiting.request(review);
+        // Confirm and answer side by side, as the answer may come first.
+        let confirmed = publish(&self.channel, &self.queue, true, Some(&id), &bytes);
+        let (answer, ()) = tokio::join!(timeout(Duration::from_secs(30), answered), confirmed);
+        answer.expect("in time").expect("an answer")
+    }
+}
