@@ -127,9 +127,14 @@ impl PullSeat {
 
     /// Gives back what nobody will read.
     async fn retire(&self) {
-        let subscriber = self.state().subscriber.take();
+        let (subscriber, drained) = {
+            let mut state = self.state();
+            (state.subscriber.take(), state.drained)
+        };
         if let Some(mut subscriber) = subscriber {
-            subscriber.drain().await.ok();
+            if !drained {
+                subscriber.drain().await.ok();
+            }
             let rest = async {
                 while let Some(message) = subscriber.next().await {
                     let mut state = self.state();

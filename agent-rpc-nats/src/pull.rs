@@ -59,6 +59,8 @@ pub(crate) struct State {
     /// The consumer is not there, or not reachable.
     pub(crate) broken: bool,
     pub(crate) ended: bool,
+    /// The subscription has been ended.
+    pub(crate) drained: bool,
     /// What goes back although somebody holds it.
     pub(crate) given_back: Vec<Subject>,
 }
@@ -88,6 +90,7 @@ impl PullSeat {
             heard: Instant::now(),
             broken: false,
             ended: false,
+            drained: false,
             given_back: Vec::new(),
         };
         let seat = Arc::new(Self {
@@ -141,6 +144,14 @@ impl PullSeat {
 }
 
 impl State {
+    /// Nothing more is handed out. The server hears of it before it hears of whatever is released
+    /// after this, and so gives that to somebody else; the keeper reads what was on its way.
+    fn end(&mut self) {
+        self.ended = true;
+        let drained = self.subscriber.as_mut().and_then(|s| s.drain().now_or_never());
+        self.drained |= drained.is_some();
+    }
+
     /// A message, or nothing where it was the server's word about a pull.
     pub(crate) fn sort(&mut self, message: Message) -> Option<Message> {
         self.heard = Instant::now();
@@ -188,7 +199,7 @@ impl Seat for PullSeat {
             // Pulls of the old connection may still be answered, or not: what comes beyond the
             // window waits here.
             News::Back => state.requested = 0,
-            News::End => state.ended = true,
+            News::End => state.end(),
             // What was handed out goes back with the rest, and is no longer its holder's.
             News::Release => {
                 for (_, at) in std::mem::take(&mut state.open) {
@@ -255,7 +266,7 @@ impl Stream for PullArrivals {
 impl Drop for PullArrivals {
     fn drop(&mut self) {
         self.seat.connection.leave(self.id);
-        self.seat.state().ended = true;
+        self.seat.state().end();
         self.seat.work.notify_one();
     }
 }
