@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+use futures_util::AsyncReadExt;
 use lapin::tcp::{AMQPUriTcpExt, RustlsConnector, RustlsConnectorConfig};
 use lapin::uri::{AMQPScheme, AMQPUri};
-use lapin::{Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties, ErrorKind};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::timeout;
@@ -17,6 +18,9 @@ use tracing::dispatcher::{self, DefaultGuard, Dispatch};
 
 use crate::config::{AmqpConfig, Tls};
 use crate::error::transport_error;
+
+/// How long a broker that has hung up is asked for its reason.
+const LISTEN: Duration = Duration::from_secs(2);
 
 /// A URL that was understood, and what belongs to it.
 #[derive(Clone)]
@@ -84,12 +88,43 @@ impl Dial {
         };
         let connecting = Connection::connector(self.uri.clone(), runtime, dialled, options);
         match timeout(limit, connecting).await {
-            Ok(connected) => connected.map_err(|error| transport_error("connecting", error)),
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => {
+                let error = self.refusal(&error).await.map_or(error, lapin::Error::from);
+                Err(transport_error("connecting", error))
+            }
             Err(_) => {
                 let detail = format!("no connection in {limit:?}");
                 Err(TransportError::new(TransportErrorKind::Unreachable, detail))
             }
         }
+    }
+
+    /// Why the broker hung up, where it may be our certificate. With TLS 1.3 a client is through with
+    /// the handshake before its certificate is looked at, and what it writes then makes the kernel
+    /// throw the broker's alert away: the connection was reset, and nobody knows why. So the broker
+    /// is called once more, and only listened to.
+    async fn refusal(&self, error: &lapin::Error) -> Option<io::Error> {
+        let ErrorKind::IOError(cause) = error.kind() else { return None };
+        let hung_up = [
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::ConnectionAborted,
+            io::ErrorKind::BrokenPipe,
+        ];
+        if self.uri.scheme == AMQPScheme::AMQP || !hung_up.contains(&cause.kind()) {
+            return None;
+        }
+        let runtime = lapin::runtime::default_runtime().ok()?;
+        let listening = async {
+            let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..self.uri.clone() };
+            let stream = plain.connect_async(&runtime).await?;
+            let name = self.tls.server_name.as_deref().unwrap_or(&self.uri.authority.host);
+            let mut stream = stream.into_rustls(&connector(&self.tls)?, name).await?;
+            stream.read(&mut [0]).await
+        };
+        // A broker that says nothing has nothing against us.
+        let alert = timeout(LISTEN, listening).await.ok()?.err()?;
+        (alert.kind() == io::ErrorKind::InvalidData).then_some(alert)
     }
 }
 
