@@ -33,7 +33,7 @@ const HARMLESS: u32 = 100;
 /// One inbox, as its connection sees it.
 pub(crate) trait Seat: Send + Sync {
     /// Takes a piece of news.
-    fn tell(&self, news: &News);
+    fn tell(self: Arc<Self>, news: &News);
 }
 
 /// What an inbox is told.

@@ -1,6 +1,7 @@
 //! From the client library's errors to what can be done about them.
 
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{
     CreateStreamError, CreateStreamErrorKind, GetStreamByNameError, GetStreamByNameErrorKind,
     RequestError, RequestErrorKind,
@@ -71,6 +72,12 @@ pub(crate) fn creating(error: CreateStreamError) -> TransportError {
         _ => TransportErrorKind::Refused,
     };
     TransportError::new(kind, "the stream of the inbox could not be made").because(error)
+}
+
+/// Whether a stream could not be made because there is one of its name, or for one of its subjects.
+pub(crate) fn is_taken(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(cause) = error.kind() else { return false };
+    [ErrorCode::STREAM_NAME_EXIST, ErrorCode::STREAM_SUBJECT_OVERLAP].contains(&cause.error_code())
 }
 
 /// A consumer that could not be made or read.

@@ -33,8 +33,9 @@ pub(crate) struct CoreSeat {
     reader: AtomicWaker,
 }
 
-#[derive(Default)]
 struct State {
+    /// There until the inbox ends.
+    subscriber: Option<Subscriber>,
     told: VecDeque<Arrival>,
     returned: VecDeque<Handed>,
     open: usize,
@@ -65,12 +66,20 @@ impl CoreSeat {
             subject,
             window,
             returns,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                subscriber: Some(subscriber),
+                told: VecDeque::new(),
+                returned: VecDeque::new(),
+                open: 0,
+                ended: false,
+                left: false,
+                released: false,
+            }),
             reader: AtomicWaker::new(),
         });
         let entered: Weak<Self> = Arc::downgrade(&seat);
         let id = connection.enter(entered)?;
-        Ok(CoreArrivals { seat, id, subscriber: Some(subscriber) })
+        Ok(CoreArrivals { seat, id })
     }
 
     fn hand_out(self: &Arc<Self>, state: &mut State, handed: Handed) -> Arrival {
@@ -106,13 +115,35 @@ impl CoreSeat {
         });
     }
 
+    /// Ends the subscription. The server hears of it before it hears of whatever is sent after this;
+    /// what is still on its way goes to another worker, or back to its sender.
+    fn unsubscribe(self: &Arc<Self>, state: &mut State) {
+        let Some(mut subscriber) = state.subscriber.take() else { return };
+        let drained = subscriber.drain().now_or_never().is_some();
+        if !self.returns {
+            return;
+        }
+        for handed in std::mem::take(&mut state.returned) {
+            self.pass_on(handed);
+        }
+        let seat = Arc::clone(self);
+        self.connection.post(async move {
+            if !drained {
+                subscriber.drain().await.ok();
+            }
+            while let Some(Message { payload, reply, .. }) = subscriber.next().await {
+                seat.pass_on(Handed { bytes: payload, reply, attempt: 1 });
+            }
+        });
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Seat for CoreSeat {
-    fn tell(&self, news: &News) {
+    fn tell(self: Arc<Self>, news: &News) {
         let mut state = self.state();
         match news {
             News::Bounced(id) if state.told.len() < self.connection.config.max_queued => {
@@ -123,7 +154,10 @@ impl Seat for CoreSeat {
             News::Gap => state.told.push_back(Arrival::Gap),
             // A reader that takes no bounces gets no more.
             News::Back | News::Bounced(_) => return,
-            News::End => state.ended = true,
+            News::End => {
+                state.ended = true;
+                self.unsubscribe(&mut state);
+            }
             News::Release => state.released = true,
         }
         drop(state);
@@ -135,15 +169,13 @@ impl Seat for CoreSeat {
 pub(crate) struct CoreArrivals {
     seat: Arc<CoreSeat>,
     id: u64,
-    /// There until this is dropped.
-    subscriber: Option<Subscriber>,
 }
 
 impl Stream for CoreArrivals {
     type Item = Result<Arrival, TransportError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &*self;
         // Before looking: who settles or tells wakes whoever is registered.
         this.seat.reader.register(cx.waker());
         let mut state = this.seat.state();
@@ -159,9 +191,9 @@ impl Stream for CoreArrivals {
         if let Some(handed) = state.returned.pop_front() {
             return Poll::Ready(Some(Ok(this.seat.hand_out(&mut state, handed))));
         }
-        let Some(subscriber) = &mut this.subscriber else { return Poll::Ready(None) };
         loop {
-            match subscriber.poll_next_unpin(cx) {
+            let next = state.subscriber.as_mut().map(|subscriber| subscriber.poll_next_unpin(cx));
+            match next.unwrap_or(Poll::Ready(None)) {
                 Poll::Pending => return Poll::Pending,
                 // The client library has given the connection up.
                 Poll::Ready(None) => {
@@ -183,25 +215,9 @@ impl Stream for CoreArrivals {
 impl Drop for CoreArrivals {
     fn drop(&mut self) {
         self.seat.connection.leave(self.id);
-        let returned = {
-            let mut state = self.seat.state();
-            state.left = true;
-            std::mem::take(&mut state.returned)
-        };
-        let Some(mut subscriber) = self.subscriber.take().filter(|_| self.seat.returns) else {
-            return;
-        };
-        // What waited for us goes to another worker, or back to its sender.
-        for handed in returned {
-            self.seat.pass_on(handed);
-        }
-        let seat = Arc::clone(&self.seat);
-        self.seat.connection.post(async move {
-            subscriber.drain().await.ok();
-            while let Some(Message { payload, reply, .. }) = subscriber.next().await {
-                seat.pass_on(Handed { bytes: payload, reply, attempt: 1 });
-            }
-        });
+        let mut state = self.seat.state();
+        state.left = true;
+        self.seat.unsubscribe(&mut state);
     }
 }
 

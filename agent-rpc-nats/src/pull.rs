@@ -188,7 +188,7 @@ fn attempt(at: &str) -> Attempt {
 }
 
 impl Seat for PullSeat {
-    fn tell(&self, news: &News) {
+    fn tell(self: Arc<Self>, news: &News) {
         let mut state = self.state();
         match news {
             News::Bounced(id) if state.told.len() < self.connection.config.max_queued => {

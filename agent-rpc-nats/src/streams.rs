@@ -24,6 +24,9 @@ const REMEMBERED: usize = 10_000;
 /// How often plain subscribers are looked up again, at most, where some of them are gone.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// How often a stream is looked up and made, where others make it at the same time.
+const TRIES: u32 = 5;
+
 /// How many pulls may wait at one consumer: two a worker, and many workers.
 const MAX_WAITING: i64 = 4096;
 
@@ -115,32 +118,46 @@ impl Streams {
         group: Option<&str>,
         subject: &str,
     ) -> Result<Bound, TransportError> {
-        let dead_letters = (!subject.ends_with(".dlq")).then(|| format!("{subject}.dlq"));
-        let mut missing = Vec::new();
+        let stream = self.stream(settings, subject).await?;
+        let name = naming::consumer(group, subject);
+        let ack_wait = self.consumer(settings, &stream, &name, subject).await?;
+        let pulls = format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", self.api);
+        Ok(Bound { pulls: Subject::from(pulls), ack_wait })
+    }
+
+    /// The stream of an inbox, which is made where there is none, as is that of its dead letters.
+    async fn stream(&self, settings: &JetStream, subject: &str) -> Result<String, TransportError> {
         let look_up = async |subject: &str| {
             self.of(subject).await.map_err(|error| match error::is_without_jetstream(&error) {
                 true => error::no_jetstream(),
                 false => error::looking_up(error),
             })
         };
-        let found = look_up(subject).await?;
-        if found.is_none() {
-            missing.push(subject.to_owned());
+        let dead_letters = (!subject.ends_with(".dlq")).then(|| format!("{subject}.dlq"));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let found = look_up(subject).await?;
+            let mut missing = Vec::new();
+            if found.is_none() {
+                missing.push(subject.to_owned());
+            }
+            if let Some(dead_letters) = &dead_letters
+                && look_up(dead_letters).await?.is_none()
+            {
+                missing.push(dead_letters.clone());
+            }
+            if let Some(first) = missing.first() {
+                let config = stream_config(settings, naming::stream(first), missing.clone());
+                match self.jetstream.create_stream(config).await {
+                    Ok(_) => {}
+                    // Another replica has made it between our two looks.
+                    Err(error) if tries < TRIES && error::is_taken(&error) => continue,
+                    Err(error) => return Err(error::creating(error)),
+                }
+            }
+            return Ok(found.unwrap_or_else(|| naming::stream(subject)));
         }
-        if let Some(dead_letters) = dead_letters
-            && look_up(&dead_letters).await?.is_none()
-        {
-            missing.push(dead_letters);
-        }
-        if let Some(first) = missing.first() {
-            let config = stream_config(settings, naming::stream(first), missing.clone());
-            self.jetstream.create_stream(config).await.map_err(error::creating)?;
-        }
-        let stream = found.unwrap_or_else(|| naming::stream(subject));
-        let name = naming::consumer(group, subject);
-        let ack_wait = self.consumer(settings, &stream, &name, subject).await?;
-        let pulls = format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", self.api);
-        Ok(Bound { pulls: Subject::from(pulls), ack_wait })
     }
 
     /// The consumer of a subject: the one that is there, if it can serve, or a new one.

@@ -469,3 +469,20 @@ async fn the_permissions_of_the_readme_are_enough() {
         assert!(!nats.server().log().contains("Violation"), "{}", nats.server().log());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_start_together_make_one_stream() {
+    let nats = server();
+    let mut replicas = Vec::new();
+    for _ in 0..6 {
+        replicas.push(connect(in_stream(&nats, |_| ())).await);
+    }
+    for round in 0..10 {
+        let at = format!("agents.a{round}.requests");
+        let inboxes = replicas.iter().map(|replica| worker(replica, &at));
+        // None of them is refused.
+        drop(futures_util::future::join_all(inboxes).await);
+    }
+    let context = jetstream::new(async_nats::connect(nats.url()).await.unwrap());
+    assert_eq!(context.stream_names().count().await, 10);
+}
