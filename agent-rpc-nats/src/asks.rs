@@ -12,14 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use async_nats::header::NATS_MESSAGE_ID;
-use async_nats::{Client, HeaderMap, Message, Subject};
+use async_nats::{HeaderMap, Message, Subject};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use crate::outbox::{Letter, Outbox};
+
 /// The questions that are open on one connection.
 pub(crate) struct Asks {
-    client: Client,
+    outbox: Arc<Outbox>,
     /// What the subjects of the answers begin with.
     inbox: String,
     open: Mutex<HashMap<u64, Open>>,
@@ -41,9 +43,9 @@ struct Open {
 }
 
 impl Asks {
-    pub(crate) fn new(client: Client) -> Self {
-        let inbox = client.new_inbox();
-        Self { client, inbox, open: Mutex::default(), next: AtomicU64::new(0) }
+    /// `inbox` is a subject that nobody else has.
+    pub(crate) fn new(outbox: Arc<Outbox>, inbox: String) -> Self {
+        Self { outbox, inbox, open: Mutex::default(), next: AtomicU64::new(0) }
     }
 
     /// What the subjects of answers, and of bounces, begin with.
@@ -51,25 +53,20 @@ impl Asks {
         &self.inbox
     }
 
-    /// Asks, waiting while the client takes no more. The answer is in what comes back.
+    /// Asks, waiting while there is no room. The answer is in what comes back.
     pub(crate) async fn ask(self: &Arc<Self>, question: Question) -> Asked {
-        let (asked, rest) = self.ask_now(question);
-        if let Some(rest) = rest {
-            Box::pin(rest).await;
+        let (asked, unsent) = self.ask_now(question);
+        if let Some(letter) = unsent {
+            Box::pin(self.outbox.post(letter)).await;
         }
         asked
     }
 
-    /// Asks now. Where the client takes no more at once, the rest is to be done later.
-    pub(crate) fn ask_now(
-        self: &Arc<Self>,
-        question: Question,
-    ) -> (Asked, Option<impl Future<Output = ()> + Send + 'static>) {
+    /// Asks now. Where there is no room, the letter is to be posted later.
+    pub(crate) fn ask_now(self: &Arc<Self>, question: Question) -> (Asked, Option<Letter>) {
         let asked = self.register(question.clone());
-        let sent = self.send(asked.token, question.clone()).now_or_never();
-        let (asks, token) = (Arc::clone(self), asked.token);
-        let rest = sent.is_none().then_some(async move { asks.send(token, question).await });
-        (asked, rest)
+        let letter = self.letter(asked.token, question);
+        (asked, self.outbox.post_now(letter))
     }
 
     /// A question to ourselves: when it is answered, the server has seen everything that was sent
@@ -85,7 +82,7 @@ impl Asks {
         let open: Vec<_> =
             self.open().iter().map(|(token, open)| (*token, open.question.clone())).collect();
         for (token, question) in open {
-            self.send(token, question).await;
+            self.outbox.post(self.letter(token, question)).await;
         }
     }
 
@@ -108,23 +105,19 @@ impl Asks {
         Asked { asks: Arc::clone(self), token, receiver }
     }
 
-    /// A client that is closed takes nothing; who waits learns it from the link.
-    async fn send(&self, token: u64, question: Question) {
+    fn letter(&self, token: u64, question: Question) -> Letter {
         let Question { subject, payload, dedup_id } = question;
         let reply = Subject::from(format!("{}.{token}", self.inbox));
-        let sent = match dedup_id {
-            // To ourselves: the reply subject is where it goes.
-            None if subject.is_empty() => self.client.publish(reply, payload).await,
-            None => self.client.publish_with_reply(subject, reply, payload).await,
-            Some(id) => {
-                let mut headers = HeaderMap::new();
-                headers.insert(NATS_MESSAGE_ID, id);
-                self.client.publish_with_reply_and_headers(subject, reply, headers, payload).await
-            }
-        };
-        if let Err(error) = sent {
-            tracing::debug!(%error, "a question was not sent");
+        // To ourselves: the reply subject is where it goes.
+        if subject.is_empty() {
+            return Letter::to(reply, payload);
         }
+        let headers = dedup_id.map(|id| {
+            let mut headers = HeaderMap::new();
+            headers.insert(NATS_MESSAGE_ID, id);
+            headers
+        });
+        Letter { subject, reply: Some(reply), headers, payload }
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {

@@ -21,6 +21,7 @@ use crate::asks::Asks;
 use crate::config::{NatsConfig, Requests, max_frame};
 use crate::connect::connect;
 use crate::naming;
+use crate::outbox::{Letter, Outbox};
 use crate::streams::Streams;
 
 /// How long an end may take beyond its grace.
@@ -73,6 +74,7 @@ const CLOSED: u8 = 2;
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) config: NatsConfig,
+    pub(crate) outbox: Arc<Outbox>,
     pub(crate) asks: Arc<Asks>,
     pub(crate) streams: Streams,
     link: watch::Sender<Link>,
@@ -96,7 +98,8 @@ impl Connection {
         let (events, incoming) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let client = connect(&config, &events, &stop).await?;
-        let asks = Arc::new(Asks::new(client.clone()));
+        let outbox = Arc::new(Outbox::new());
+        let asks = Arc::new(Asks::new(Arc::clone(&outbox), client.new_inbox()));
         let answers = client.subscribe(format!("{}.>", asks.inbox())).await;
         let answers = answers.map_err(|error| {
             TransportError::new(TransportErrorKind::Unreachable, "").because(error)
@@ -117,6 +120,7 @@ impl Connection {
             max_frame: AtomicUsize::new(max_frame(client.server_info().max_payload)),
             streams: Streams::new(jetstream, &config),
             client,
+            outbox,
             asks,
             link: watch::Sender::new(Link { state: LinkState::Up, generation: 1 }),
             seats: Mutex::default(),
@@ -132,6 +136,7 @@ impl Connection {
         });
         connection.tasks.spawn(Arc::clone(&connection).answers(answers));
         connection.tasks.spawn(Arc::clone(&connection).own(incoming, posted));
+        connection.tasks.spawn(Arc::clone(&connection).carry());
         let live =
             timeout(connection.config.connect_timeout.max(FLUSH), connection.barrier()).await;
         if live.is_err() {
@@ -224,6 +229,14 @@ impl Connection {
         self.jobs.send(Box::pin(job)).ok();
     }
 
+    /// Sends a letter, from where nobody can wait: without room now, the owner does it.
+    pub(crate) fn send_behind(&self, letter: Letter) {
+        if let Some(letter) = self.outbox.post_now(letter) {
+            let outbox = Arc::clone(&self.outbox);
+            self.post(async move { outbox.post(letter).await });
+        }
+    }
+
     fn tell(&self, news: &News) {
         let seats: Vec<_> = self.seats().values().filter_map(Weak::upgrade).collect();
         for seat in seats {
@@ -273,6 +286,14 @@ impl Connection {
     pub(crate) fn abandon(self: &Arc<Self>) {
         let connection = Arc::clone(self);
         self.post(async move { connection.close(Duration::ZERO).await });
+    }
+
+    /// Hands letters to the client library.
+    async fn carry(self: Arc<Self>) {
+        tokio::select! {
+            () = self.outbox.carry(&self.client) => {}
+            () = self.stop.cancelled() => {}
+        }
     }
 
     /// Hands answers to who asked, and bounces to the inboxes.
@@ -353,6 +374,7 @@ impl Connection {
         while let Ok(job) = jobs.try_recv() {
             timeout(FLUSH, job).await.ok();
         }
+        timeout(FLUSH, self.outbox.hand_over(&self.client)).await.ok();
     }
 
     /// The connection is a new one, and all subscriptions are live on it.

@@ -21,6 +21,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::connection::{Connection, News, Open, Seat};
 use crate::naming;
+use crate::outbox::Letter;
 
 /// A plain subscription and what was handed out of it.
 pub(crate) struct CoreSeat {
@@ -103,16 +104,9 @@ impl CoreSeat {
 
     /// Gives a message to another worker of the group, if there is one; else its sender is told.
     fn pass_on(&self, handed: Handed) {
-        let (client, subject) = (self.connection.client.clone(), self.subject.clone());
-        self.connection.post(async move {
-            let sent = match handed.reply {
-                Some(reply) => client.publish_with_reply(subject, reply, handed.bytes).await,
-                None => client.publish(subject, handed.bytes).await,
-            };
-            if let Err(error) = sent {
-                tracing::warn!(%error, "a request that was not handled is lost");
-            }
-        });
+        let mut letter = Letter::to(self.subject.clone(), handed.bytes);
+        letter.reply = handed.reply;
+        self.connection.send_behind(letter);
     }
 
     /// Ends the subscription. The server hears of it before it hears of whatever is sent after this;

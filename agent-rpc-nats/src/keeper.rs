@@ -10,6 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, warn};
 
+use crate::outbox::Letter;
 use crate::pull::{PullSeat, RELEASE, State};
 
 /// How long a pull waits at the server.
@@ -75,11 +76,7 @@ impl PullSeat {
         let pull =
             format!(r#"{{"batch":{batch},"expires":{expires},"idle_heartbeat":{heartbeat}}}"#);
         let (pulls, inbox) = (self.state().bound.pulls.clone(), self.inbox.clone());
-        if let Err(error) =
-            self.connection.client.publish_with_reply(pulls, inbox, pull.into()).await
-        {
-            debug!(%error, "a pull was not sent");
-        }
+        self.connection.outbox.post(Letter::to(pulls, pull.into()).answered_at(inbox)).await;
     }
 
     /// Takes what waits in the subscription into our own hands, so that it is kept alive while
@@ -107,7 +104,7 @@ impl PullSeat {
             state.open.values().cloned().chain(ready).collect()
         };
         for at in held {
-            self.connection.client.publish(at, IN_PROGRESS).await.ok();
+            self.connection.outbox.post(Letter::to(at, IN_PROGRESS)).await;
         }
     }
 
@@ -151,7 +148,7 @@ impl PullSeat {
 
     async fn release(&self, held: impl IntoIterator<Item = Subject>) {
         for at in held {
-            self.connection.client.publish(at, RELEASE).await.ok();
+            self.connection.outbox.post(Letter::to(at, RELEASE)).await;
         }
     }
 }

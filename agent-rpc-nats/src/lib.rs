@@ -19,6 +19,7 @@ mod error;
 mod inbox;
 mod keeper;
 mod naming;
+mod outbox;
 mod pull;
 mod streams;
 mod transport;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use agent_rpc_core::wire::{MessageId, Topic};
+use async_nats::Subject;
 
 /// The token of reply subjects that only serve to be told that nobody is there.
 const BOUNCE: &str = "agent-rpc-bounce";
@@ -36,7 +37,7 @@ pub(crate) fn place(topic: &Topic) -> Place {
 /// The subject of a topic: the topic itself, behind the prefix.
 ///
 /// What begins with `_INBOX.` is the reply subject of a stranger's request, and has no prefix.
-pub(crate) fn subject(prefix: Option<&str>, topic: &Topic) -> Result<String, TransportError> {
+pub(crate) fn subject(prefix: Option<&str>, topic: &Topic) -> Result<Subject, TransportError> {
     let text = topic.as_str();
     let plain = |token: &str| !token.is_empty() && !token.contains(['*', '>']);
     // What begins with a dollar speaks to the server itself.
@@ -45,8 +46,8 @@ pub(crate) fn subject(prefix: Option<&str>, topic: &Topic) -> Result<String, Tra
         return Err(TransportError::new(TransportErrorKind::Refused, detail));
     }
     Ok(match prefix {
-        Some(prefix) if !text.starts_with("_INBOX.") => format!("{prefix}.{text}"),
-        _ => text.to_owned(),
+        Some(prefix) if !text.starts_with("_INBOX.") => format!("{prefix}.{text}").into(),
+        _ => Subject::from_utf8(topic.shared()).expect("it is text"),
     })
 }
 
@@ -136,10 +137,10 @@ mod tests {
     #[test]
     fn a_subject_is_its_topic_behind_the_prefix() {
         let requests = topic("agents.pr-reviewer.acme.requests");
-        assert_eq!(subject(None, &requests).unwrap(), "agents.pr-reviewer.acme.requests");
-        assert_eq!(subject(Some("prod.eu"), &requests).unwrap(), format!("prod.eu.{requests}"));
+        assert_eq!(&*subject(None, &requests).unwrap(), "agents.pr-reviewer.acme.requests");
+        assert_eq!(*subject(Some("prod.eu"), &requests).unwrap(), *format!("prod.eu.{requests}"));
         let stranger = topic("_INBOX.x.y");
-        assert_eq!(subject(Some("prod"), &stranger).unwrap(), "_INBOX.x.y");
+        assert_eq!(&*subject(Some("prod"), &stranger).unwrap(), "_INBOX.x.y");
     }
 
     #[test]

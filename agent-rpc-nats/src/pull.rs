@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout};
 use crate::asks::Question;
 use crate::config::JetStream;
 use crate::connection::{Connection, News, Open, Seat};
+use crate::outbox::Letter;
 use crate::streams::Bound;
 
 const ACCEPT: Bytes = Bytes::from_static(b"+ACK");
@@ -32,7 +33,7 @@ pub(crate) const RELEASE: Bytes = Bytes::from_static(b"-NAK");
 pub(crate) struct PullSeat {
     pub(crate) connection: Arc<Connection>,
     pub(crate) settings: JetStream,
-    pub(crate) subject: String,
+    pub(crate) subject: Subject,
     /// Where the pulls are answered.
     pub(crate) inbox: Subject,
     pub(crate) window: usize,
@@ -70,7 +71,7 @@ impl PullSeat {
     pub(crate) async fn open(
         connection: &Arc<Connection>,
         settings: JetStream,
-        subject: String,
+        subject: Subject,
         window: usize,
         bound: Bound,
     ) -> Result<PullArrivals, TransportError> {
@@ -285,9 +286,9 @@ impl Settle for PullSettle {
             return std::future::ready(Err(TransportErrorKind::Closed.into())).boxed();
         };
         let question = Question { subject: at, payload: ACCEPT, dedup_id: None };
-        let (asked, rest) = seat.connection.asks.ask_now(question);
-        if let Some(rest) = rest {
-            seat.connection.post(rest);
+        let (asked, unsent) = seat.connection.asks.ask_now(question);
+        if let Some(letter) = unsent {
+            seat.connection.send_behind(letter);
         }
         let open = self.open.take();
         async move {
@@ -306,11 +307,7 @@ impl Drop for PullSettle {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
         let Some(at) = seat.settle(self.key) else { return };
-        let client = &seat.connection.client;
-        if client.publish(at.clone(), RELEASE).now_or_never().is_none() {
-            let client = client.clone();
-            seat.connection.post(async move { drop(client.publish(at, RELEASE).await) });
-        }
+        seat.connection.send_behind(Letter::to(at, RELEASE));
     }
 }
 

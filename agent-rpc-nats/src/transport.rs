@@ -10,10 +10,9 @@ use agent_rpc_core::transport::{
 use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
 use async_nats::{Message, StatusCode, Subject};
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use serde::Deserialize;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::asks::Question;
@@ -21,6 +20,7 @@ use crate::config::{Kept, NatsConfig, Requests};
 use crate::connection::Connection;
 use crate::inbox::CoreSeat;
 use crate::naming::{self, Place};
+use crate::outbox::Letter;
 use crate::pull::PullSeat;
 
 /// The first pause before a frame is sent again to a stream that is full.
@@ -43,7 +43,7 @@ impl NatsTransport {
         Ok(Self { connection: Connection::open(config).await? })
     }
 
-    fn subject(&self, topic: &Topic) -> Result<String, TransportError> {
+    fn subject(&self, topic: &Topic) -> Result<Subject, TransportError> {
         naming::subject(self.connection.config.prefix.as_deref(), topic)
     }
 
@@ -55,33 +55,15 @@ impl NatsTransport {
         frame: &Frame,
         told: bool,
     ) -> Result<(), TransportError> {
-        let Connection { client, asks, .. } = &*self.connection;
-        let bytes = frame.bytes.clone();
-        let sent = if told {
-            let bounce = Subject::from(naming::bounce(asks.inbox(), &frame.message_id));
-            client.publish_with_reply(subject, bounce, bytes).await
-        } else {
-            client.publish(subject, bytes).await
-        };
-        sent.map_err(|error| {
-            TransportError::new(TransportErrorKind::Unreachable, "").because(error)
-        })
-    }
-
-    /// As [`send`](Self::send). The client nearly always takes a frame at once, and then the
-    /// future that would wait for it is never stored.
-    async fn send_at_once(
-        &self,
-        subject: String,
-        frame: &Frame,
-        told: bool,
-    ) -> Result<(), TransportError> {
-        let subject = Subject::from(subject);
-        match self.send(subject.clone(), frame, told).now_or_never() {
-            Some(sent) => sent,
-            // Nothing of it was sent.
-            None => Box::pin(self.send(subject, frame, told)).await,
+        let Connection { outbox, asks, config, .. } = &*self.connection;
+        let mut letter = Letter::to(subject, frame.bytes.clone());
+        if told {
+            letter.reply = Some(naming::bounce(asks.inbox(), &frame.message_id).into());
         }
+        let Some(letter) = outbox.post_now(letter) else { return Ok(()) };
+        // Boxed, as it is rare: this future is made for every frame.
+        let posted = Box::pin(timeout(config.publish_timeout, outbox.post(letter))).await;
+        posted.map_err(|_| TransportErrorKind::Unreachable.into())
     }
 
     /// Hands a frame to an inbox of which we do not know yet how it is kept, or to a server that is
@@ -89,19 +71,19 @@ impl NatsTransport {
     async fn find_and_send(
         &self,
         to: &Topic,
-        subject: String,
+        subject: Subject,
         frame: &Frame,
     ) -> Result<(), TransportError> {
         let connection = &self.connection;
         let patience = connection.config.publish_timeout;
         connection.up(patience).await?;
         match naming::place(to) {
-            Place::Events => return self.send_at_once(subject, frame, false).await,
-            Place::Answers => return self.send_at_once(subject, frame, true).await,
+            Place::Events => return self.send(subject, frame, false).await,
+            Place::Answers => return self.send(subject, frame, true).await,
             Place::Inbox => {}
         }
         match connection.streams.find(&connection.config, to, &subject).await? {
-            Kept::Nowhere => self.send_at_once(subject, frame, true).await,
+            Kept::Nowhere => self.send(subject, frame, true).await,
             Kept::InStream => self.store(to, subject, frame).await,
         }
     }
@@ -111,11 +93,10 @@ impl NatsTransport {
     async fn store(
         &self,
         to: &Topic,
-        subject: String,
+        subject: Subject,
         frame: &Frame,
     ) -> Result<(), TransportError> {
         let until = Instant::now() + self.connection.config.publish_timeout;
-        let subject = Subject::from(subject);
         let mut pause = FULL;
         loop {
             let question = Question {
@@ -207,12 +188,12 @@ impl RpcTransport for NatsTransport {
             return Box::pin(self.find_and_send(to, subject, frame)).await;
         }
         match naming::place(to) {
-            Place::Events => return self.send_at_once(subject, frame, false).await,
-            Place::Answers => return self.send_at_once(subject, frame, true).await,
+            Place::Events => return self.send(subject, frame, false).await,
+            Place::Answers => return self.send(subject, frame, true).await,
             Place::Inbox => {}
         }
         match connection.streams.known(&connection.config, to) {
-            Some(Kept::Nowhere) => self.send_at_once(subject, frame, true).await,
+            Some(Kept::Nowhere) => self.send(subject, frame, true).await,
             Some(Kept::InStream) => Box::pin(self.store(to, subject, frame)).await,
             None => Box::pin(self.find_and_send(to, subject, frame)).await,
         }
@@ -251,7 +232,6 @@ impl RpcTransport for NatsTransport {
             }
             (Subscription::Listener { .. }, _) => (subject, None, None),
         };
-        let subject = Subject::from(subject);
         let returns = group.is_some();
         let subscriber = match group {
             Some(group) => connection.client.queue_subscribe(subject.clone(), group).await,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 
 use super::names::{AgentId, NameError, TenantName, text_type};
@@ -81,6 +82,12 @@ text_type! {
 }
 
 impl Topic {
+    /// The text as bytes, in the topic's own memory: nothing is copied.
+    #[must_use]
+    pub fn shared(&self) -> Bytes {
+        self.0.clone().into_bytes()
+    }
+
     /// An agent's durable inbox.
     #[must_use]
     pub fn requests(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
