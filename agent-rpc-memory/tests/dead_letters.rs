@@ -181,11 +181,11 @@ struct Broken;
 
 #[async_trait]
 impl Handled for Broken {
-    async fn begin(&self, _: &Effect) -> Result<Begun, StoreError> {
+    async fn begin(&self, _: &Effect<'_>) -> Result<Begun, StoreError> {
         Err(StoreError::new("out of order"))
     }
 
-    async fn replace(&self, _: &Effect, _: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, _: &Effect<'_>, _: &Answer) -> Result<(), StoreError> {
         Err(StoreError::new("out of order"))
     }
 }

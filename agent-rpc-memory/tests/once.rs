@@ -289,8 +289,8 @@ struct LedgerClaim {
 
 #[async_trait]
 impl Handled for Ledger {
-    async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError> {
-        let key = (effect.from.clone(), effect.key.clone());
+    async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError> {
+        let key = (effect.from.to_owned(), effect.key.to_owned());
         if let Some(answer) = self.committed.lock().unwrap().answers.get(&key) {
             return Ok(Begun::Done(answer.clone()));
         }
@@ -298,8 +298,8 @@ impl Handled for Ledger {
         Ok(Begun::First(Box::new(LedgerClaim { ledger, key, transaction })))
     }
 
-    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
-        let key = (effect.from.clone(), effect.key.clone());
+    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError> {
+        let key = (effect.from.to_owned(), effect.key.to_owned());
         self.committed.lock().unwrap().answers.insert(key, answer.clone());
         Ok(())
     }

@@ -224,22 +224,21 @@ struct CoreSettle {
 
 impl Settle for CoreSettle {
     fn accept(mut self: Box<Self>) -> BoxFuture<'static, Result<(), TransportError>> {
-        let result = match self.seat.take() {
-            Some(seat) => {
-                let (was_full, released) = {
-                    let mut state = seat.state();
-                    state.open -= 1;
-                    (state.open + 1 == seat.window, state.released)
-                };
-                // Else the reader waits for a message, not for room.
-                if was_full {
-                    seat.reader.wake();
-                }
-                if released { Err(TransportErrorKind::Closed.into()) } else { Ok(()) }
-            }
-            None => Ok(()),
+        let Some(seat) = self.seat.take() else { return async { Ok(()) }.boxed() };
+        let (was_full, released) = {
+            let mut state = seat.state();
+            state.open -= 1;
+            (state.open + 1 == seat.window, state.released)
         };
-        std::future::ready(result).boxed()
+        // Else the reader waits for a message, not for room.
+        if was_full {
+            seat.reader.wake();
+        }
+        if released {
+            return async { Err(TransportErrorKind::Closed.into()) }.boxed();
+        }
+        // A future of no size: boxing it allocates nothing.
+        async { Ok(()) }.boxed()
     }
 }
 

@@ -22,10 +22,8 @@ pub(crate) enum Place {
 
 pub(crate) fn place(topic: &Topic) -> Place {
     let topic = topic.as_str();
-    if topic.starts_with("_INBOX.")
-        || topic.ends_with(".responses")
-        || topic.contains(".responses.")
-    {
+    let mut rest = topic.split('.').skip(1);
+    if topic.starts_with("_INBOX.") || rest.any(|token| token == "responses") {
         Place::Answers
     } else if topic.ends_with(".events") {
         Place::Events
@@ -39,9 +37,9 @@ pub(crate) fn place(topic: &Topic) -> Place {
 /// What begins with `_INBOX.` is the reply subject of a stranger's request, and has no prefix.
 pub(crate) fn subject(prefix: Option<&str>, topic: &Topic) -> Result<Subject, TransportError> {
     let text = topic.as_str();
-    let plain = |token: &str| !token.is_empty() && !token.contains(['*', '>']);
+    let is_pattern = text.bytes().any(|byte| matches!(byte, b'*' | b'>'));
     // What begins with a dollar speaks to the server itself.
-    if text.starts_with('$') || !text.split('.').all(plain) {
+    if text.starts_with('$') || is_pattern || text.split('.').any(str::is_empty) {
         let detail = format!("{topic} is no subject of NATS");
         return Err(TransportError::new(TransportErrorKind::Refused, detail));
     }
@@ -95,10 +93,17 @@ pub(crate) fn bounce(inbox: &str, id: &MessageId) -> String {
     subject.push('.');
     subject.push_str(BOUNCE);
     subject.push('.');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    // Our own ids are.
+    if id.as_str().bytes().all(is_plain) {
+        subject.push_str(id.as_str());
+        return subject;
+    }
     for byte in id.as_str().bytes() {
-        match byte {
-            b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => subject.push(byte.into()),
-            other => write!(subject, "={other:02X}").expect("a string takes anything"),
+        if is_plain(byte) {
+            subject.push(byte.into());
+        } else {
+            write!(subject, "={byte:02X}").expect("a string takes anything");
         }
     }
     subject

@@ -14,7 +14,6 @@ use async_nats::{Client, HeaderMap, PublishError, Subject};
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use tokio::sync::Semaphore;
-use tokio::task::yield_now;
 use tracing::debug;
 
 /// How many letters may be gathered while the library takes no more.
@@ -101,8 +100,19 @@ impl Outbox {
                 if self.gathered().is_empty() { Poll::Pending } else { Poll::Ready(()) }
             })
             .await;
-            // Whoever can run now, and is about to publish, comes first.
-            yield_now().await;
+            // Whoever can run now, and is about to publish, comes first. At the end of the queue any
+            // idle thread takes it up; behind tokio's `yield_now` only this one would, however long
+            // the next task held it.
+            let mut yielded = false;
+            poll_fn(|cx| {
+                if yielded {
+                    return Poll::Ready(());
+                }
+                yielded = true;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
             self.hand_over(client).await;
         }
     }

@@ -183,11 +183,16 @@ pub struct CallRow {
 
 /// Lets the contenders take turns, and prints what they came to; progress goes to standard error.
 pub fn compare(bench: &'static str, concurrent: usize, amount: Amount, contestants: &[Contestant]) {
-    if let Some(name) = only() {
+    if let Some(name) = option("--only=") {
         // For a profiler: one contender alone, which is compared with nothing.
         let label = |contestant: &Contestant| format!("{bench}/{concurrent}/{}", contestant.name);
         let alone = contestants.iter().filter(|contestant| label(contestant).ends_with(&name));
         alone.for_each(|contestant| drop((contestant.slice)(amount)));
+        return;
+    }
+    if option("--section=")
+        .is_some_and(|section| !format!("{bench}/{concurrent}").ends_with(&section))
+    {
         return;
     }
     let mut slices: Vec<Vec<Slice>> = contestants.iter().map(|_| Vec::new()).collect();
@@ -234,9 +239,10 @@ pub fn compare(bench: &'static str, concurrent: usize, amount: Amount, contestan
     print(&rows);
 }
 
-/// The contender that `--only=BENCH/CALLERS/NAME`, or the end of it, on the command line names.
-fn only() -> Option<String> {
-    std::env::args().find_map(|arg| arg.strip_prefix("--only=").map(str::to_owned))
+/// What the command line says behind `--only=`: a contender as `BENCH/CALLERS/NAME`, or the end of
+/// that; or behind `--section=`: a comparison as `BENCH/CALLERS`, or the end of that.
+fn option(name: &str) -> Option<String> {
+    std::env::args().find_map(|arg| arg.strip_prefix(name).map(str::to_owned))
 }
 
 #[expect(clippy::print_stderr, reason = "long work shows progress")]

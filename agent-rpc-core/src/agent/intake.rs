@@ -83,11 +83,12 @@ impl Intake {
             }
         });
         self.shared.tasks.spawn(async move {
-            // What is stopped drops its delivery, which releases it.
+            // What is stopped drops its delivery, which releases it. Most are seen through without
+            // a pause, and never get to ask whether to stop.
             tokio::select! {
                 biased;
-                () = this.shared.stop_handlers.cancelled() => {}
                 () = seen => {}
+                () = this.shared.stop_handlers.cancelled() => {}
             }
         });
     }

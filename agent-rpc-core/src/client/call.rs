@@ -323,9 +323,11 @@ impl Call {
         nth: usize,
         place: &mut Place<Expected, Signal>,
     ) -> Result<Result<Reply<Payload>, Dead>, CallError> {
-        let until = self.until(nth);
-        let Ok(frame) = timeout_at(until, self.frame(nth)).await else {
-            return Ok(Err(Dead::Silent));
+        let mut too_late = pin!(sleep_until(self.until(nth)));
+        let frame = tokio::select! {
+            biased;
+            frame = self.frame(nth) => frame,
+            () = &mut too_late => return Ok(Err(Dead::Silent)),
         };
         let (mut frame, way) = (frame?, &self.ways[nth]);
         let inbox = self.shared.reply_inbox(&way.transport).map(|inbox| inbox.gaps.clone());
@@ -333,7 +335,6 @@ impl Call {
             return Ok(Err(Dead::Deaf { sent: false }));
         };
         gaps.mark_unchanged();
-        let mut too_late = pin!(sleep_until(until));
         let mut sent_before = false;
         loop {
             frame.transmission = self.transmission;

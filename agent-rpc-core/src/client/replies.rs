@@ -87,8 +87,8 @@ impl Replies {
             Ok(received) => {
                 let verified = tokio::select! {
                     biased;
-                    () = self.stop.cancelled() => return,
                     verified = self.trust.verify(&received, delivery.vouched()) => verified,
+                    () = self.stop.cancelled() => return,
                 };
                 match verified {
                     Ok(()) => self.settle(received.trust()),

@@ -2,11 +2,11 @@
 
 use std::any::Any;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -29,9 +29,11 @@ type Key = u128;
 
 #[derive(Default)]
 struct Table {
-    entries: HashMap<Key, Entry>,
-    /// The same keys, the one that may be forgotten first in front.
-    expiries: BTreeSet<(SystemTime, Key)>,
+    entries: HashMap<Key, Entry, BuildHasherDefault<HashedAlready>>,
+    /// The keys by the second from which on they may be forgotten. What is removed before that
+    /// stays in here until then: a key without an entry, or with one of another second, means
+    /// nothing.
+    expiries: BTreeMap<Second, Vec<Key>>,
     bytes: usize,
     claims: u64,
     /// Who waits for the outcome of a claim, made for the first one that does. To drop a sender is
@@ -39,9 +41,12 @@ struct Table {
     joined: BTreeMap<u64, watch::Sender<Option<Answer>>>,
 }
 
+/// A whole second since the epoch.
+type Second = u64;
+
 struct Entry {
     fingerprint: [u8; 32],
-    keep_until: SystemTime,
+    keep_until: Second,
     bytes: usize,
     /// Tells this entry from one that an operator's replay has put in its place.
     claim: u64,
@@ -52,6 +57,30 @@ enum State {
     /// Whoever holds the claim runs it.
     Running,
     Done(Answer),
+}
+
+/// The first whole second that is not before this: nothing is forgotten too early.
+fn second(at: SystemTime) -> Second {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() + u64::from(since.subsec_nanos() > 0)
+}
+
+/// A key is a hash, with secrets: the map needs no other.
+#[derive(Default)]
+struct HashedAlready(u64);
+
+impl Hasher for HashedAlready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("the keys are of 128 bits");
+    }
 }
 
 /// What an entry takes beside its answer: its place in the map and in the tree.
@@ -77,7 +106,7 @@ impl MemoryHandled {
         self.len() == 0
     }
 
-    fn key_of(&self, effect: &Effect) -> Key {
+    fn key_of(&self, effect: &Effect<'_>) -> Key {
         let named = (&effect.tenant, &effect.from, &effect.key);
         let [high, low] = self.secrets.each_ref().map(|secret| secret.hash_one(named));
         u128::from(high) << 64 | u128::from(low)
@@ -96,7 +125,7 @@ impl Default for MemoryHandled {
 
 #[async_trait]
 impl Handled for MemoryHandled {
-    async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError> {
+    async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError> {
         let key = self.key_of(effect);
         let mut table = self.table();
         table.forget_until(effect.now);
@@ -117,35 +146,33 @@ impl Handled for MemoryHandled {
         }
         table.claims += 1;
         let claim = table.claims;
-        let entry = Entry {
-            fingerprint: effect.fingerprint,
-            keep_until: effect.keep_until,
-            bytes: OVERHEAD,
-            claim,
-            state: State::Running,
-        };
-        table.bytes += OVERHEAD;
-        table.expiries.insert((effect.keep_until, key));
-        table.entries.insert(key, entry);
+        table.insert(
+            key,
+            Entry {
+                fingerprint: effect.fingerprint,
+                keep_until: second(effect.keep_until),
+                bytes: OVERHEAD,
+                claim,
+                state: State::Running,
+            },
+        );
         let (store, key) = (self.clone(), Some(key));
         Ok(Begun::First(Box::new(MemoryClaim { store, key, claim })))
     }
 
-    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError> {
         let key = self.key_of(effect);
         let mut table = self.table();
         table.remove(key);
         table.claims += 1;
         let entry = Entry {
             fingerprint: effect.fingerprint,
-            keep_until: effect.keep_until,
+            keep_until: second(effect.keep_until),
             bytes: OVERHEAD + size_of(answer),
             claim: table.claims,
             state: State::Done(detached(answer)),
         };
-        table.bytes += entry.bytes;
-        table.expiries.insert((effect.keep_until, key));
-        table.entries.insert(key, entry);
+        table.insert(key, entry);
         Ok(())
     }
 }
@@ -158,29 +185,38 @@ async fn joined(mut answer: watch::Receiver<Option<Answer>>) -> Option<Answer> {
 impl Table {
     /// Forgets what need not be remembered any more. What still runs stays.
     fn forget_until(&mut self, now: SystemTime) {
-        while let Some(&(until, key)) = self.expiries.first() {
-            if until > now {
+        while let Some(bucket) = self.expiries.first_entry() {
+            let until = *bucket.key();
+            if UNIX_EPOCH + Duration::from_secs(until) > now {
                 return;
             }
-            match self.entries.get(&key).map(|entry| &entry.state) {
-                // It is looked at again a while later, and each time at most once a pass.
-                Some(State::Running) => {
-                    let later = now + std::time::Duration::from_secs(1);
-                    self.expiries.pop_first();
-                    self.expiries.insert((later, key));
-                    if let Some(entry) = self.entries.get_mut(&key) {
+            for key in bucket.remove() {
+                let Some(entry) = self.entries.get_mut(&key) else { continue };
+                if entry.keep_until != until {
+                    continue;
+                }
+                match entry.state {
+                    State::Done(_) => self.remove(key),
+                    // It is looked at again a while later.
+                    State::Running => {
+                        let later = second(now + Duration::from_secs(1));
                         entry.keep_until = later;
+                        self.expiries.entry(later).or_default().push(key);
                     }
                 }
-                _ => self.remove(key),
             }
         }
+    }
+
+    fn insert(&mut self, key: Key, entry: Entry) {
+        self.bytes += entry.bytes;
+        self.expiries.entry(entry.keep_until).or_default().push(key);
+        self.entries.insert(key, entry);
     }
 
     fn remove(&mut self, key: Key) {
         if let Some(entry) = self.entries.remove(&key) {
             self.bytes -= entry.bytes;
-            self.expiries.remove(&(entry.keep_until, key));
         }
     }
 }
@@ -269,16 +305,14 @@ impl fmt::Debug for MemoryHandled {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
     use super::*;
 
-    fn effect(key: &str, print: u8, now: u64) -> Effect {
+    fn effect(key: &str, print: u8, now: u64) -> Effect<'_> {
         let at = |secs| UNIX_EPOCH + Duration::from_secs(secs);
         Effect {
             tenant: None,
-            from: "agent://a".to_owned(),
-            key: key.to_owned(),
+            from: "agent://a",
+            key,
             fingerprint: [print; 32],
             now: at(now),
             keep_until: at(now + 900),
@@ -311,7 +345,23 @@ mod tests {
         assert!(matches!(begin(&store, "other", 1, 899).await, Begun::First(_)));
         assert!(matches!(begin(&store, "k", 1, 900).await, Begun::First(_)));
         assert_eq!(store.table().bytes, 0, "every claim was dropped");
-        assert!(store.table().expiries.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_runs_is_not_forgotten_and_what_is_gone_leaves_nothing_behind() {
+        let store = MemoryHandled::default();
+        let running = claim(&store, "runs", 0).await;
+        drop(claim(&store, "given up", 0).await);
+        claim(&store, "done", 0).await.complete(&answer(1)).await.unwrap();
+        for now in [900, 901, 905, 2000] {
+            drop(claim(&store, "another", now).await);
+            assert!(matches!(begin(&store, "runs", 1, now).await, Begun::Running(_)), "{now}");
+            assert_eq!(store.len(), 1, "{now}");
+        }
+        running.complete(&answer(2)).await.unwrap();
+        drop(claim(&store, "another", 4000).await);
+        let seconds: Vec<_> = store.table().expiries.keys().copied().collect();
+        assert_eq!((store.len(), seconds), (0, vec![4900]));
     }
 
     #[tokio::test]

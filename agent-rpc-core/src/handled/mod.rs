@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-use crate::wire::{AgentRpcEnvelope, Fault, Payload, reserved};
+use crate::wire::{AgentRpcEnvelope, Fault, Payload, TenantId, reserved};
 
 /// What a handler came to.
 pub type Answer = Result<Payload, Fault>;
@@ -31,13 +31,13 @@ pub trait Handled: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// If the store cannot tell now: the request is held for a while and goes back.
-    async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError>;
+    async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError>;
 
     /// Stores the answer of an effect that an operator had run again, in place of what is stored.
     ///
     /// # Errors
     /// If it could not be stored.
-    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError>;
+    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError>;
 }
 
 /// What a store knows of an effect.
@@ -71,16 +71,16 @@ pub trait Claim: Send + Sync {
     async fn complete(self: Box<Self>, answer: &Answer) -> Result<(), StoreError>;
 }
 
-/// One effect, as a store knows it. It shares no memory with the message that asked for it.
+/// One effect, as a store knows it, in the words of the message that asks for it.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Effect {
+pub struct Effect<'a> {
     /// The tenant, or nothing.
-    pub tenant: Option<String>,
+    pub tenant: Option<&'a str>,
     /// The agent that asks.
-    pub from: String,
+    pub from: &'a str,
     /// The caller's key or, without one, the message's id.
-    pub key: String,
+    pub key: &'a str,
     /// Tells requests with the same key apart: SHA-256 over capability and payload.
     pub fingerprint: [u8; 32],
     /// When it was asked for.
@@ -89,18 +89,22 @@ pub struct Effect {
     pub keep_until: SystemTime,
 }
 
-impl Effect {
+impl<'a> Effect<'a> {
     /// The effect that a request asks for.
-    pub(crate) fn of(request: &AgentRpcEnvelope, now: SystemTime, keep_until: SystemTime) -> Self {
+    pub(crate) fn of(
+        request: &'a AgentRpcEnvelope,
+        now: SystemTime,
+        keep_until: SystemTime,
+    ) -> Self {
         let key = request.headers.get(reserved::IDEMPOTENCY_KEY);
         let mut fingerprint = Sha256::new();
         fingerprint.update(request.capability.as_str());
         fingerprint.update([0]);
         fingerprint.update(request.payload.as_ref().map_or("", Payload::json));
         Self {
-            tenant: request.tenant_id.as_ref().map(|tenant| tenant.as_str().to_owned()),
-            from: request.from.as_str().to_owned(),
-            key: key.unwrap_or(request.message_id.as_str()).to_owned(),
+            tenant: request.tenant_id.as_ref().map(TenantId::as_str),
+            from: request.from.as_str(),
+            key: key.unwrap_or(request.message_id.as_str()),
             fingerprint: fingerprint.finalize().into(),
             now,
             keep_until,
@@ -109,7 +113,7 @@ impl Effect {
 }
 
 /// Shows no fingerprint, which is made of the payload.
-impl fmt::Debug for Effect {
+impl fmt::Debug for Effect<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Effect")
             .field("tenant", &self.tenant)

@@ -140,9 +140,9 @@ pub(crate) struct Watched {
 
 #[async_trait]
 impl Handled for Watched {
-    async fn begin(&self, effect: &Effect) -> Result<Begun, StoreError> {
+    async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError> {
         let begun = self.memory.begin(effect).await?;
-        let id = (self.id, effect.from.clone(), effect.key.clone());
+        let id = (self.id, effect.from.to_owned(), effect.key.to_owned());
         self.ledger.note(format_args!("{id:?} is {begun:?}"));
         Ok(match begun {
             Begun::First(claim) => {
@@ -173,7 +173,7 @@ impl Handled for Watched {
         })
     }
 
-    async fn replace(&self, effect: &Effect, answer: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError> {
         self.memory.replace(effect, answer).await
     }
 }
