@@ -120,10 +120,17 @@ impl Broker {
         }
     }
 
-    /// Kills it, as a crash would.
+    /// Kills it, as a crash would. What is asked is whether messages survive: a RabbitMQ whose
+    /// queues are younger than the seconds it takes to write them down would lose those.
     pub(crate) async fn kill(&self) -> anyhow::Result<()> {
         let broker = self.clone();
-        Ok(spawn_blocking(move || broker.server().kill()).await?)
+        let kill = move || {
+            if let Self::RabbitMq(rabbit) = &broker {
+                rabbit.write_queues();
+            }
+            broker.server().kill();
+        };
+        Ok(spawn_blocking(kill).await?)
     }
 
     /// Starts it again, with what it had; returns when it answers.

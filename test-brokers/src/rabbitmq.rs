@@ -114,20 +114,25 @@ impl RabbitMq {
         format!("amqp://127.0.0.1:{}", self.ports.amqp)
     }
 
-    /// Ends it as a crash would, and starts it again with what it had stored.
-    ///
-    /// RabbitMQ 3.10 writes that there is a new queue two or three seconds late, while messages are
-    /// on disk before they are confirmed: a crash in between takes a queue with them, or leaves a
-    /// quorum queue without a leader, for ever. It is made to write the queues first, so that a test
-    /// may crash it a moment after one was made. Messages are left as they are.
+    /// Ends it as a crash would, and starts it again with what it had stored, the queues written
+    /// first; see [`write_queues`](Self::write_queues).
     ///
     /// # Errors
     /// If it does not come back.
     pub fn crash(&self) -> Result<(), StartError> {
-        // Where it does not run there is nothing to write.
+        self.write_queues();
+        self.server.restart()
+    }
+
+    /// Makes it write to disk which queues there are. Messages are left as they are.
+    ///
+    /// RabbitMQ 3.10 writes that there is a new queue two or three seconds late, while messages are
+    /// on disk before they are confirmed: a crash in between takes a queue with them, or leaves a
+    /// quorum queue without a leader, for ever. Behind this a test may crash it a moment after one
+    /// was made. Where it does not run there is nothing to write.
+    pub fn write_queues(&self) {
         self.call("mnesia", "sync_log", "[]").ok();
         self.call("dets", "sync", "[ra_directory_reverse]").ok();
-        self.server.restart()
     }
 
     /// Calls a function inside the server, and returns what it answers as Erlang prints it:

@@ -1,25 +1,17 @@
-//! One call on its way: published, awaited, sent again where its answer may be lost, sent another
-//! way where it reaches nobody.
+//! One call: what it says, which ways it can go, and what counts as its answer.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::OptionFuture;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::{Instrument, info_span, warn};
+use tokio::time::Instant;
+use tracing::warn;
 
 use super::pending::{Place, Refusal};
-use super::record::CallRecord;
 use super::request::{Reply, Request};
 use super::ways::Way;
 use super::{CallError, Client, Expected, Shared, Signal};
-use crate::bus::BusEvent;
-use crate::meters::Measured;
-use crate::transport::{
-    Delivery, Frame, LinkState, RpcTransport, TransportError, TransportErrorKind,
-};
+use crate::transport::{Delivery, Frame, LinkState, RpcTransport};
 use crate::wire::{
     AgentAddress, AgentRpcEnvelope, Auth, BrokerAddress, Capability, CorrelationId, Deadline,
     Headers, Kind, MessageId, Payload, Received, Topic, answer_of, reserved,
@@ -29,34 +21,19 @@ use crate::wire::{
 const LONGEST: Duration = Duration::from_secs(600);
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How long a request that could not be sent once more waits for the next try.
-const AGAIN: Duration = Duration::from_millis(200);
-
 /// A request that is complete: everything that can be wrong without a broker has been checked.
 pub(super) struct Call {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Boxed: a call is moved about before it is awaited.
-    envelope: Box<AgentRpcEnvelope>,
+    pub(super) envelope: Box<AgentRpcEnvelope>,
     /// Whether the caller set the headers of a trace itself.
     names_its_trace: bool,
-    ways: Arc<[Way]>,
+    pub(super) ways: Arc<[Way]>,
     /// How often it was sent.
-    transmission: u32,
-    begin: Instant,
-    end: Instant,
-}
-
-/// How one way ended that brought no answer.
-enum Dead {
-    /// Nobody answered in its time.
-    Silent,
-    /// Nobody can answer any more: its reply inbox has ended.
-    Deaf {
-        /// Whether the request was sent.
-        sent: bool,
-    },
-    /// The request was not taken, or reached nobody.
-    Failed(TransportError),
+    pub(super) transmission: u32,
+    pub(super) begin: Instant,
+    /// When it ends, whatever happens.
+    pub(super) end: Instant,
 }
 
 impl Call {
@@ -112,140 +89,6 @@ impl Call {
         self.envelope.correlation_id.clone()
     }
 
-    /// Hands the request to the first broker that takes it.
-    pub(super) async fn posted(mut self) -> Result<CorrelationId, CallError> {
-        let mut failure = CallError::Timeout { sent: false };
-        let mut next = 0;
-        while let Some(nth) = self.way_from(next) {
-            next = nth + 1;
-            if self.shared.stop.is_cancelled() {
-                return Err(CallError::Abandoned { sent: false });
-            }
-            let until = self.until(nth);
-            let Ok(frame) = timeout_at(until, self.frame(nth)).await else { continue };
-            let (frame, Way { transport, topic }) = (frame?, &self.ways[nth]);
-            match timeout_at(until, transport.publish(topic, &frame)).await {
-                Ok(Ok(())) => return Ok(self.id()),
-                // What may have arrived is not sent another way: nobody would tell it from a
-                // second request.
-                Ok(Err(error)) if error.may_have_arrived() => {
-                    return Err(CallError::Publish(error));
-                }
-                Ok(Err(error)) => failure = CallError::Publish(error),
-                Err(_) => return Err(CallError::Timeout { sent: true }),
-            }
-        }
-        Err(failure)
-    }
-
-    /// Sends the request and waits for its answer.
-    pub(super) async fn answered(&mut self) -> Result<Reply<Payload>, CallError> {
-        // Registered before publishing: a fast agent can answer before `publish` returns.
-        let mut place = self.register()?;
-        self.answered_in(&mut place).await
-    }
-
-    /// Takes a place now, and does the rest behind: the outcome is told on the bus.
-    pub(super) fn in_background(mut self) -> Result<CorrelationId, CallError> {
-        let (id, mut place, shared) = (self.id(), self.register()?, Arc::clone(&self.shared));
-        let (bus, correlation_id) = (shared.bus.clone(), id.clone());
-        shared.tasks.spawn(async move {
-            let begin = self.begin;
-            let outcome = self.answered_in(&mut place).await;
-            let record = CallRecord::new(outcome, Some(correlation_id), begin.elapsed());
-            bus.tell(|| BusEvent::Response(record));
-        });
-        Ok(id)
-    }
-
-    /// Waits in a place that was taken, in a span of its own, and measures how it ends.
-    async fn answered_in(
-        &mut self,
-        place: &mut Place<Expected, Signal>,
-    ) -> Result<Reply<Payload>, CallError> {
-        let span = info_span!(
-            "rpc",
-            otel.kind = "client",
-            message_id = %self.envelope.message_id,
-            correlation_id = %self.envelope.correlation_id,
-            from = %self.envelope.from,
-            to = %self.envelope.to,
-            capability = %self.envelope.capability,
-        );
-        self.measure_pending();
-        let outcome = self.sent_and_answered(place).instrument(span).await;
-        self.measure_pending();
-        let measured = Measured {
-            from: self.shared.address.as_str(),
-            to: self.envelope.to.as_str(),
-            capability: self.envelope.capability.as_str(),
-            transport: self.ways[0].transport.kind(),
-            side: "caller",
-        };
-        let code = outcome.as_ref().map_or_else(CallError::code, |_| "ok");
-        self.shared.meters.request(&measured, code, self.begin.elapsed());
-        outcome
-    }
-
-    fn measure_pending(&self) {
-        self.shared.meters.pending(|| self.shared.pending.len());
-    }
-
-    async fn sent_and_answered(
-        &mut self,
-        place: &mut Place<Expected, Signal>,
-    ) -> Result<Reply<Payload>, CallError> {
-        self.trace();
-        let (mut sent, mut open, mut failure) = (false, false, None);
-        let mut next = 0;
-        while let Some(nth) = self.way_from(next) {
-            next = nth + 1;
-            match self.exchange(nth, place).await? {
-                Ok(reply) => return Ok(reply),
-                Err(Dead::Silent) => (sent, open) = (self.transmission > 0, true),
-                Err(Dead::Deaf { sent: was_sent }) => sent |= was_sent,
-                Err(Dead::Failed(error)) => {
-                    sent |= error.may_have_arrived();
-                    open |= error.may_have_arrived();
-                    if error.kind() == TransportErrorKind::NoReceiver {
-                        // A bounce has taken the place out; another way needs a new one.
-                        place.give_up();
-                        *place = self.register()?;
-                    }
-                    // Boxed, as it is rare: a call that waits has no room for it.
-                    failure = Some(Box::new(error));
-                }
-            }
-        }
-        match failure {
-            Some(error) if !sent => return Err(CallError::Publish(*error)),
-            _ if !open => return Err(CallError::Abandoned { sent }),
-            _ => {}
-        }
-        // A way that was left may still bring the answer.
-        match timeout_at(self.end, place).await {
-            Ok(Some(Signal::Answer { payload, replayed })) => self.reply(&payload, replayed),
-            Ok(None) => Err(CallError::Abandoned { sent }),
-            Ok(Some(Signal::Bounced)) | Err(_) => Err(CallError::Timeout { sent }),
-        }
-    }
-
-    /// Carries the current span on, which is this call's and knows the chain's; only what the caller
-    /// set itself comes before it.
-    fn trace(&mut self) {
-        let headers = &mut self.envelope.headers;
-        if !self.names_its_trace
-            && let Some(trace) = &self.shared.surroundings.trace
-            && let Some((parent, state)) = trace.current()
-        {
-            headers.remove(reserved::TRACESTATE);
-            headers.insert(reserved::TRACEPARENT, parent).expect("a reserved name");
-            if let Some(state) = state {
-                headers.insert(reserved::TRACESTATE, state).expect("a reserved name");
-            }
-        }
-    }
-
     pub(super) fn register(&self) -> Result<Place<Expected, Signal>, CallError> {
         let expected = Expected {
             from: self.envelope.to.clone(),
@@ -257,16 +100,21 @@ impl Call {
         })
     }
 
+    /// Takes another place, where the one it had was taken out.
+    pub(super) fn register_anew(
+        &self,
+        place: &mut Place<Expected, Signal>,
+    ) -> Result<(), CallError> {
+        place.give_up();
+        *place = self.register()?;
+        Ok(())
+    }
+
     /// The first way whose link is up, or the last.
     pub(super) fn first_way(&self) -> (Arc<dyn RpcTransport>, Topic) {
         let first = self.way_from(0).expect("there is one");
         let Way { transport, topic } = &self.ways[first];
         (Arc::clone(transport), topic.clone())
-    }
-
-    /// When it ends, whatever happens.
-    pub(super) fn end(&self) -> Instant {
-        self.end
     }
 
     /// The topic at, or below, which the caller is answered.
@@ -301,79 +149,30 @@ impl Call {
     }
 
     /// The next way to try: one whose link is down is passed over, but for the last.
-    fn way_from(&self, next: usize) -> Option<usize> {
+    pub(super) fn way_from(&self, next: usize) -> Option<usize> {
         let is_up = |way: &Way| way.transport.link().borrow().state == LinkState::Up;
         let count = self.ways.len();
         (next..count).find(|nth| nth + 1 == count || is_up(&self.ways[*nth]))
     }
 
-    /// Until when a way may take: a third of what remains, and the last one all of it.
-    fn until(&self, nth: usize) -> Instant {
-        if nth + 1 == self.ways.len() {
-            return self.end;
-        }
-        let now = Instant::now();
-        now + self.end.saturating_duration_since(now) / 3
-    }
-
-    /// Publishes the request on one way and waits for its answer. After a gap it is published once
-    /// more, with the next transmission number: the agent has stored its answer, or still works.
-    async fn exchange(
-        &mut self,
-        nth: usize,
-        place: &mut Place<Expected, Signal>,
-    ) -> Result<Result<Reply<Payload>, Dead>, CallError> {
-        let mut too_late = pin!(sleep_until(self.until(nth)));
-        let frame = tokio::select! {
-            biased;
-            frame = self.frame(nth) => frame,
-            () = &mut too_late => return Ok(Err(Dead::Silent)),
-        };
-        let (mut frame, way) = (frame?, &self.ways[nth]);
-        let inbox = self.shared.reply_inbox(&way.transport).map(|inbox| inbox.gaps.clone());
-        let Some(mut gaps) = inbox.filter(|gaps| gaps.has_changed().is_ok()) else {
-            return Ok(Err(Dead::Deaf { sent: false }));
-        };
-        gaps.mark_unchanged();
-        let mut sent_before = false;
-        loop {
-            frame.transmission = self.transmission;
-            self.transmission += 1;
-            let mut publish = way.transport.publish(&way.topic, &frame);
-            let (mut published, mut again) = (false, OptionFuture::default());
-            loop {
-                // Confirm and answer side by side: an answer that overtakes the confirm ends it.
-                tokio::select! {
-                    biased;
-                    signal = &mut *place => return match signal {
-                        Some(Signal::Answer { payload, replayed }) => {
-                            self.reply(&payload, replayed).map(Ok)
-                        }
-                        Some(Signal::Bounced) => {
-                            Ok(Err(Dead::Failed(TransportErrorKind::NoReceiver.into())))
-                        }
-                        None => Err(CallError::Abandoned { sent: true }),
-                    },
-                    result = &mut publish, if !published => match result {
-                        Err(error) if !sent_before => return Ok(Err(Dead::Failed(error))),
-                        // What is sent once more must arrive too: the first answer may be lost.
-                        Err(_) => (published, again) = (true, Some(Box::pin(sleep(AGAIN))).into()),
-                        Ok(()) => published = true,
-                    },
-                    Some(()) = &mut again => break,
-                    gap = gaps.changed(), if published => match gap {
-                        Ok(()) => break,
-                        Err(_) => return Ok(Err(Dead::Deaf { sent: true })),
-                    },
-                    () = &mut too_late => return Ok(Err(Dead::Silent)),
-                }
+    /// Carries the current span on, which is this call's and knows the chain's; only what the caller
+    /// set itself comes before it.
+    pub(super) fn trace(&mut self) {
+        let headers = &mut self.envelope.headers;
+        if !self.names_its_trace
+            && let Some(trace) = &self.shared.surroundings.trace
+            && let Some((parent, state)) = trace.current()
+        {
+            headers.remove(reserved::TRACESTATE);
+            headers.insert(reserved::TRACEPARENT, parent).expect("a reserved name");
+            if let Some(state) = state {
+                headers.insert(reserved::TRACESTATE, state).expect("a reserved name");
             }
-            sent_before = true;
         }
     }
 
     /// The frame for one way.
-    async fn frame(&mut self, nth: usize) -> Result<Frame, CallError> {
+    pub(super) async fn frame(&mut self, nth: usize) -> Result<Frame, CallError> {
         let transport = Arc::clone(&self.ways[nth].transport);
         let inbox = self.shared.reply_inbox(&transport);
         let reply_to = inbox.and_then(|inbox| inbox.address.clone());
@@ -408,7 +207,11 @@ impl Call {
         })
     }
 
-    fn reply(&self, answer: &Payload, replayed: bool) -> Result<Reply<Payload>, CallError> {
+    pub(super) fn reply(
+        &self,
+        answer: &Payload,
+        replayed: bool,
+    ) -> Result<Reply<Payload>, CallError> {
         match answer_of(answer) {
             Ok(Ok(value)) => Ok(Reply {
                 value,

@@ -6,6 +6,7 @@
 mod ask_all;
 mod call;
 mod call_error;
+mod exchange;
 mod peers;
 mod pending;
 mod record;

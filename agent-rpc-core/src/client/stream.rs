@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use super::call::Call;
+use super::exchange::AGAIN;
 use super::pending::Place;
 use super::request::Request;
 use super::{CallError, Expected, Signal};
@@ -115,6 +116,8 @@ struct Open {
     early: BTreeMap<u64, (Item, bool)>,
     /// When those that are missing before them are given up.
     late: Option<Instant>,
+    /// When the request is sent once more, because it was lost when it was sent again.
+    again: Option<Instant>,
     /// Items that are ready, and whether the last of them is the end.
     ready: VecDeque<Item>,
     ended: bool,
@@ -148,7 +151,7 @@ impl Open {
         // A place counts the stream among the pending calls, and tells when the client is closed.
         let place = Box::pin(call.register()?);
         let (transport, topic) = call.first_way();
-        let (responses, end) = (call.responses(), call.end());
+        let (responses, end) = (call.responses(), call.end);
         let caller = Subscription::Caller { window: WINDOW };
         let opened = async {
             let inbox =
@@ -171,6 +174,7 @@ impl Open {
             seen: 0,
             early: BTreeMap::new(),
             late: None,
+            again: None,
             ready: VecDeque::new(),
             ended: false,
         })
@@ -178,35 +182,62 @@ impl Open {
 
     /// Waits for the next thing that happens.
     async fn read(&mut self) -> Result<(), CallError> {
-        let over = self.until.min(self.call.end());
+        let over = self.until.min(self.call.end);
+        let (late, again) = (self.late.unwrap_or(over), self.again.unwrap_or(over));
         let arrival = tokio::select! {
             biased;
-            _ = &mut self.place => return Err(CallError::Abandoned { sent: true }),
+            signal = &mut self.place => return match signal {
+                // Every inbox of a transport is told; here the client's was faster.
+                Some(Signal::Bounced) => {
+                    self.call.register_anew(&mut self.place)?;
+                    self.bounced()
+                }
+                _ => Err(CallError::Abandoned { sent: true }),
+            },
             arrival = self.inbox.next() => arrival,
-            () = sleep_until(self.late.unwrap_or(over).min(over)) => {
-                if self.late.is_none_or(|late| late > over) {
+            () = sleep_until(over.min(late).min(again)) => {
+                if over <= late.min(again) {
                     return Err(CallError::Timeout { sent: true });
                 }
-                self.give_up_missing();
+                if late <= again {
+                    self.give_up_missing();
+                } else {
+                    self.send_again().await;
+                }
                 return Ok(());
             }
         };
         match arrival {
             Some(Ok(Arrival::Delivery(delivery))) => self.open(delivery).await,
-            Some(Ok(Arrival::Bounced(id))) if id == self.frame.message_id => {
-                Err(CallError::Publish(TransportErrorKind::NoReceiver.into()))
-            }
+            Some(Ok(Arrival::Bounced(id))) if id == self.frame.message_id => self.bounced(),
             Some(Ok(Arrival::Bounced(_))) => Ok(()),
             Some(Ok(Arrival::Gap)) => {
-                // The agent's store answers it with the final answer, or still works.
-                self.frame.transmission += 1;
-                let (transport, _) = self.call.first_way();
-                if let Err(error) = transport.publish(&self.topic, &self.frame).await {
-                    debug!(%error, "a stream's request was not sent again");
-                }
+                self.send_again().await;
                 Ok(())
             }
             Some(Err(_)) | None => Err(CallError::Abandoned { sent: true }),
+        }
+    }
+
+    /// The request reached nobody. One that was sent before may have run, or run now: after a
+    /// restart the agent may be back later than we are.
+    fn bounced(&mut self) -> Result<(), CallError> {
+        if self.frame.transmission == 0 {
+            return Err(CallError::Publish(TransportErrorKind::NoReceiver.into()));
+        }
+        self.again = Some(Instant::now() + AGAIN);
+        Ok(())
+    }
+
+    /// Sends the request once more: the agent's store answers it with the final answer, or still
+    /// works.
+    async fn send_again(&mut self) {
+        self.frame.transmission += 1;
+        let (transport, _) = self.call.first_way();
+        let published = transport.publish(&self.topic, &self.frame).await;
+        self.again = published.is_err().then(|| Instant::now() + AGAIN);
+        if let Err(error) = published {
+            debug!(%error, "a stream's request was not sent again yet");
         }
     }
 

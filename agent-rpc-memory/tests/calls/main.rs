@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 #![allow(clippy::wildcard_imports, reason = "the parts of one test share what they use")]
 
+mod bounces;
 mod calling;
 mod events;
 mod letting_in;

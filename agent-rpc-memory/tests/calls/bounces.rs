@@ -1,0 +1,187 @@
+//! Requests that reach nobody, where the broker says so behind `publish`.
+
+use std::sync::atomic::AtomicBool;
+
+use agent_rpc_core::client::StreamItem;
+use agent_rpc_core::transport::{Guarantees, Link, TransportError, TransportErrorKind};
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
+use tokio::sync::watch;
+
+use super::*;
+
+/// A transport that takes requests and, while it is told to, lets them bounce.
+#[derive(Debug)]
+struct Bouncing {
+    inner: Arc<dyn RpcTransport>,
+    bounces: AtomicBool,
+    /// The message that bounced last, and how many did.
+    bounced: watch::Sender<(usize, Option<Frame>)>,
+}
+
+impl Bouncing {
+    fn over(broker: &MemoryBroker) -> Arc<Self> {
+        let (inner, bounces) = (connect(broker), AtomicBool::new(false));
+        Arc::new(Self { inner, bounces, bounced: watch::Sender::default() })
+    }
+
+    fn let_bounce(&self, bounces: bool) {
+        self.bounces.store(bounces, Ordering::SeqCst);
+    }
+
+    async fn has_bounced(&self, times: usize) {
+        let mut bounced = self.bounced.subscribe();
+        timeout(SOON, bounced.wait_for(|(count, _)| *count >= times)).await.unwrap().unwrap();
+    }
+}
+
+#[async_trait]
+impl RpcTransport for Bouncing {
+    fn kind(&self) -> TransportKind {
+        self.inner.kind()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        self.inner.guarantees()
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.inner.link()
+    }
+
+    async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
+        if self.bounces.load(Ordering::SeqCst) {
+            self.bounced.send_modify(|(count, last)| {
+                *count += 1;
+                *last = Some(frame.clone());
+            });
+            return Ok(());
+        }
+        self.inner.publish(to, frame).await
+    }
+
+    async fn subscribe(&self, at: &Topic, how: Subscription) -> Result<Inbox, TransportError> {
+        let inbox = self.inner.subscribe(at, how).await?;
+        let address = inbox.reply_address().cloned();
+        let bounced = stream::unfold(self.bounced.subscribe(), |mut bounced| async {
+            bounced.changed().await.ok()?;
+            let id = bounced.borrow_and_update().1.as_ref()?.message_id.clone();
+            Some((Ok(Arrival::Bounced(id)), bounced))
+        });
+        let arrivals = stream::unfold(inbox, |mut inbox| async {
+            let arrival = inbox.next().await?;
+            Some((arrival, inbox))
+        });
+        let both = Inbox::new(stream::select(bounced.boxed(), arrivals.boxed()));
+        Ok(match address {
+            Some(address) => both.answered_at(address),
+            None => both,
+        })
+    }
+
+    async fn close(&self, grace: Duration) -> Result<(), TransportError> {
+        self.inner.close(grace).await
+    }
+}
+
+/// An agent that works until it is let go, and counts its runs.
+struct Working {
+    begun: watch::Sender<usize>,
+    go: Arc<Notify>,
+    _agent: Agent,
+}
+
+impl Working {
+    async fn over(broker: &MemoryBroker) -> Self {
+        let (begun, go) = (watch::Sender::new(0), Arc::new(Notify::new()));
+        let (count, may_go) = (begun.clone(), Arc::clone(&go));
+        let handler = move |_, _: u32| {
+            count.send_modify(|count| *count += 1);
+            let may_go = Arc::clone(&may_go);
+            async move {
+                may_go.notified().await;
+                Ok("done")
+            }
+        };
+        let agent = agent("callee").handle("work", handler).serve_on(connect(broker));
+        Self { begun, go, _agent: agent.start().await.unwrap() }
+    }
+
+    async fn has_begun(&self) {
+        let mut begun = self.begun.subscribe();
+        timeout(SOON, begun.wait_for(|count| *count == 1)).await.unwrap().unwrap();
+    }
+
+    fn runs(&self) -> usize {
+        *self.begun.borrow()
+    }
+}
+
+async fn client(transport: &Arc<Bouncing>) -> Client {
+    let route = Route::over(Arc::clone(transport) as _);
+    let client = Client::builder("caller".parse().unwrap());
+    client.peer("agent://callee".parse().unwrap(), route).start().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_request_that_bounces_ends_at_once() {
+    let broker = MemoryBroker::new();
+    let (transport, _working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let client = client(&transport).await;
+    transport.let_bounce(true);
+    let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
+    let error = timeout(SOON, call.into_future()).await.unwrap().unwrap_err();
+    assert!(matches!(&error, CallError::Publish(e) if e.kind() == TransportErrorKind::NoReceiver));
+    assert!(!error.may_have_run());
+    assert_eq!(client.pending(), 0);
+}
+
+/// After a restart the agent may be back later than its caller.
+#[tokio::test]
+async fn a_request_that_bounces_when_it_is_sent_again_may_have_run_before() {
+    let broker = MemoryBroker::new();
+    let (transport, working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let client = client(&transport).await;
+    let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
+    let call = tokio::spawn(call.typed::<String>().into_future());
+    working.has_begun().await;
+    transport.let_bounce(true);
+    broker.restart();
+    transport.has_bounced(2).await;
+    transport.let_bounce(false);
+    working.go.notify_one();
+    let reply = timeout(SOON, call).await.unwrap().unwrap().unwrap();
+    assert_eq!((reply.value.as_str(), working.runs()), ("done", 1));
+    assert_eq!(client.pending(), 0);
+}
+
+#[tokio::test]
+async fn a_stream_whose_request_bounces_ends_at_once() {
+    let broker = MemoryBroker::new();
+    let (transport, _working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let client = client(&transport).await;
+    transport.let_bounce(true);
+    let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
+    let mut stream = call.stream::<u32, String>();
+    let error = timeout(SOON, stream.next()).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(&error, CallError::Publish(e) if e.kind() == TransportErrorKind::NoReceiver));
+    assert!(!error.may_have_run());
+}
+
+#[tokio::test]
+async fn a_stream_that_bounces_when_it_is_sent_again_may_have_run_before() {
+    let broker = MemoryBroker::new();
+    let (transport, working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let client = client(&transport).await;
+    let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
+    let mut stream = call.stream::<u32, String>();
+    let first = tokio::spawn(async move { stream.next().await });
+    working.has_begun().await;
+    transport.let_bounce(true);
+    broker.restart();
+    transport.has_bounced(2).await;
+    transport.let_bounce(false);
+    working.go.notify_one();
+    let first = timeout(SOON, first).await.unwrap().unwrap().unwrap().unwrap();
+    assert_eq!((first, working.runs()), (StreamItem::Final("done".to_owned()), 1));
+}
