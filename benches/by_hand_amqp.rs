@@ -1,7 +1,9 @@
 //! The same call on the raw client: as bytes, and as one would write it by hand.
 //!
 //! By hand means, beside what `by_hand` has: a quorum queue, persistent and mandatory requests
-//! whose confirm is awaited, answers that are confirmed too, and an acknowledgement after that.
+//! whose confirm is awaited, answers that are confirmed too, and an acknowledgement after that. All
+//! of them expire. Each side consumes on another connection than it publishes on: a broker that is
+//! short of memory reads nothing from who publishes, and acknowledgements must not wait behind that.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,9 @@ use tokio::time::timeout;
 
 use super::by_hand::{Handling, IN_FLIGHT, Waiting};
 use super::fresh;
+
+/// For how long the broker keeps a message, in milliseconds: longer than anybody waits for it.
+const KEPT: &str = "60000";
 
 /// A connection, which a channel does not keep open by itself.
 async fn connect(url: &str) -> Arc<Connection> {
@@ -58,6 +63,7 @@ async fn publish(channel: &Channel, queue: &str, mandatory: bool, id: Option<&st
         Some(id) => properties
             .with_delivery_mode(2)
             .with_message_id(id.into())
+            .with_expiration(KEPT.into())
             .with_content_type("application/json".into()),
         None => properties,
     };
@@ -139,16 +145,17 @@ pub(crate) struct ByHand {
     channel: Channel,
     queue: String,
     waiting: Waiting,
-    _connections: [Arc<Connection>; 2],
+    _connections: [Arc<Connection>; 4],
 }
 
 impl ByHand {
     pub(crate) async fn start(url: &str) -> Self {
-        let (ours, theirs) = (connect(url).await, connect(url).await);
+        let (asking, hearing) = (connect(url).await, connect(url).await);
+        let (working, replying) = (connect(url).await, connect(url).await);
         let (queue, reply_to) = (fresh("hand"), fresh("hand-answers"));
-        let server = channel(&theirs, false).await;
+        let server = channel(&working, false).await;
         let mut requests = consume(&server, &queue, true, IN_FLIGHT).await;
-        let (handling, answering) = (Handling::new(), channel(&theirs, true).await);
+        let (handling, answering) = (Handling::new(), channel(&replying, true).await);
         tokio::spawn(async move {
             while let Some(Ok(request)) = requests.next().await {
                 let (handling, answering) = (handling.clone(), answering.clone());
@@ -160,7 +167,7 @@ impl ByHand {
                 });
             }
         });
-        let client = channel(&ours, false).await;
+        let client = channel(&hearing, false).await;
         let mut answers = consume(&client, &reply_to, false, 1024).await;
         let waiting = Waiting::at(reply_to);
         let settled = waiting.clone();
@@ -170,8 +177,9 @@ impl ByHand {
                 answer.ack(BasicAckOptions::default()).await.expect("acknowledged");
             }
         });
-        let channel = channel(&ours, true).await;
-        Self { channel, queue, waiting, _connections: [ours, theirs] }
+        let channel = channel(&asking, true).await;
+        let connections = [asking, hearing, working, replying];
+        Self { channel, queue, waiting, _connections: connections }
     }
 }
 
