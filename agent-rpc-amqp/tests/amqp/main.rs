@@ -4,6 +4,7 @@
 mod doors;
 mod inboxes;
 mod outages;
+mod permissions;
 mod publishing;
 mod tls;
 
