@@ -1,4 +1,6 @@
-//! One connection: who owns it, what happens when it breaks and comes back, how it ends.
+//! One connection: what all parts of a transport share of it, whom it tells, how it ends.
+
+mod owner;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -7,29 +9,23 @@ use std::time::Duration;
 
 use agent_rpc_core::transport::{Link, LinkState, TransportError, TransportErrorKind};
 use agent_rpc_core::wire::MessageId;
+use async_nats::Client;
 use async_nats::jetstream::{self, context::ContextBuilder};
-use async_nats::{Client, Event, StatusCode, Subscriber};
-use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::asks::Asks;
 use crate::config::{NatsConfig, Requests, max_frame};
 use crate::connect::connect;
-use crate::naming;
 use crate::outbox::{Letter, Outbox};
 use crate::streams::Streams;
 
 /// How long an end may take beyond its grace.
 const FLUSH: Duration = Duration::from_secs(2);
-
-/// The client library keeps 128 events, and throws away what comes on top. Behind so many that
-/// mean nothing to us one that means a loss may be missing.
-const HARMLESS: u32 = 100;
 
 /// One inbox, as its connection sees it.
 pub(crate) trait Seat: Send + Sync {
@@ -134,9 +130,9 @@ impl Connection {
             keepers: TaskTracker::new(),
             config,
         });
-        connection.tasks.spawn(Arc::clone(&connection).answers(answers));
-        connection.tasks.spawn(Arc::clone(&connection).own(incoming, posted));
-        connection.tasks.spawn(Arc::clone(&connection).carry());
+        connection.tasks.spawn(owner::answers(Arc::clone(&connection), answers));
+        connection.tasks.spawn(owner::own(Arc::clone(&connection), incoming, posted));
+        connection.tasks.spawn(owner::carry(Arc::clone(&connection)));
         let live =
             timeout(connection.config.connect_timeout.max(FLUSH), connection.barrier()).await;
         if live.is_err() {
@@ -286,130 +282,5 @@ impl Connection {
     pub(crate) fn abandon(self: &Arc<Self>) {
         let connection = Arc::clone(self);
         self.post(async move { connection.close(Duration::ZERO).await });
-    }
-
-    /// Hands letters to the client library.
-    async fn carry(self: Arc<Self>) {
-        tokio::select! {
-            () = self.outbox.carry(&self.client) => {}
-            () = self.stop.cancelled() => {}
-        }
-    }
-
-    /// Hands answers to who asked, and bounces to the inboxes.
-    async fn answers(self: Arc<Self>, mut answers: Subscriber) {
-        loop {
-            let next = tokio::select! {
-                biased;
-                next = answers.next() => next,
-                () = self.stop.cancelled() => None,
-            };
-            let Some(message) = next else { return };
-            if let Some(other) = self.asks.answer(message)
-                && other.status == Some(StatusCode::NO_RESPONDERS)
-                && let Some(id) = naming::bounced(self.asks.inbox(), &other.subject)
-            {
-                self.streams.forget_who_is_nowhere();
-                self.tell(&News::Bounced(id));
-            }
-        }
-    }
-
-    /// Owns the connection: follows what happens to it, and does what others leave behind.
-    async fn own(
-        self: Arc<Self>,
-        mut events: mpsc::UnboundedReceiver<Event>,
-        mut jobs: mpsc::UnboundedReceiver<Job>,
-    ) {
-        let connects = || self.client.statistics().connects.load(Ordering::Acquire);
-        let mut seen = 1;
-        let mut harmless = 0;
-        let mut reviving: Option<BoxFuture<'_, ()>> = None;
-        loop {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => break,
-                Some(()) = OptionFuture::from(reviving.as_mut()) => {
-                    reviving = None;
-                    self.revived();
-                }
-                Some(event) = events.recv() => {
-                    match event {
-                        Event::Disconnected => {
-                            reviving = None;
-                            self.set_link(LinkState::Down);
-                            warn!("the connection to NATS is lost");
-                        }
-                        Event::SlowConsumer(_) => {
-                            warn!("messages were lost: an inbox held more than `max_queued`");
-                            // Answers to us may have been among them.
-                            self.ask_again();
-                            self.tell(&News::Gap);
-                        }
-                        Event::ServerError(error) => {
-                            warn!(%error, "NATS reports an error");
-                            harmless += 1;
-                        }
-                        Event::Closed => self.set_link(LinkState::Closed),
-                        Event::ClientError(error) => debug!(%error, "no connection yet"),
-                        Event::Connected | Event::LameDuckMode | Event::Draining => {}
-                    }
-                    if harmless == HARMLESS {
-                        harmless = 0;
-                        self.ask_again();
-                        self.tell(&News::Gap);
-                    }
-                    if connects() != seen {
-                        seen = connects();
-                        // The client library has subscribed again before it takes the echo.
-                        reviving = Some(Box::pin(self.barrier()));
-                    }
-                }
-                Some(job) = jobs.recv() => {
-                    self.tasks.spawn(job);
-                }
-            }
-        }
-        // What was left behind in the last moment is still done.
-        while let Ok(job) = jobs.try_recv() {
-            timeout(FLUSH, job).await.ok();
-        }
-        timeout(FLUSH, self.outbox.hand_over(&self.client)).await.ok();
-    }
-
-    /// The connection is a new one, and all subscriptions are live on it.
-    fn revived(self: &Arc<Self>) {
-        self.max_frame.store(max_frame(self.client.server_info().max_payload), Ordering::Relaxed);
-        self.link.send_if_modified(|link| {
-            let is_open = link.state != LinkState::Closed;
-            if is_open {
-                *link = Link { state: LinkState::Up, generation: link.generation + 1 };
-            }
-            is_open
-        });
-        self.ask_again();
-        self.tell(&News::Back);
-        self.tell(&News::Gap);
-    }
-
-    /// Asks again what is still open, beside everything else: the client may take no more for now.
-    fn ask_again(self: &Arc<Self>) {
-        let connection = Arc::clone(self);
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = connection.asks.again() => {}
-                () = connection.stop.cancelled() => {}
-            }
-        });
-    }
-
-    fn set_link(&self, state: LinkState) {
-        self.link.send_if_modified(|link| {
-            let differs = link.state != state && link.state != LinkState::Closed;
-            if differs {
-                link.state = state;
-            }
-            differs
-        });
     }
 }
