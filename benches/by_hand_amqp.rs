@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::by_hand::{Handling, IN_FLIGHT, Waiting};
-use super::fresh;
+use super::ours::fresh;
 
 /// For how long the broker keeps a message, in milliseconds: longer than anybody waits for it.
 const KEPT: &str = "60000";

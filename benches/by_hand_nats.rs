@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::by_hand::{Handling, IN_FLIGHT, Waiting};
-use super::fresh;
+use super::ours::fresh;
 
 async fn connect(url: &str) -> Client {
     async_nats::connect(url).await.expect("the server runs")

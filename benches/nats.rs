@@ -6,18 +6,16 @@
 
 mod by_hand;
 mod by_hand_nats;
+mod ours;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent_rpc_benches::calls::{Amount, Caller, Contestant, Review, compare};
-use agent_rpc_core::Agent;
-use agent_rpc_core::client::{Client, Route};
+use agent_rpc_benches::calls::{Amount, Contestant, compare};
 use agent_rpc_core::transport::RpcTransport;
-use agent_rpc_core::trust::{SharedKeys, Trust, TrustBroker};
-use agent_rpc_core::wire::{AgentAddress, AgentId, Key, Keyring};
+use agent_rpc_core::trust::TrustBroker;
 use agent_rpc_nats::{NatsConfig, NatsTransport, Requests};
 use by_hand_nats::{ByHand, InStreamByHand, InStreamRaw, Raw};
+use ours::{Ours, keys};
 use test_brokers::{Nats, NatsOptions};
 
 const AMOUNT_OF_ONE: Amount = Amount { rounds: 7, warm_up: 1_000, calls: 8_000 };
@@ -35,11 +33,11 @@ fn main() {
         let contestants = vec![
             Contestant::new("raw bytes", concurrent, move || Raw::start(url)),
             Contestant::new("typed, by hand", concurrent, move || ByHand::start(url)),
-            Contestant::new("agent-rpc", concurrent, move || {
-                Ours::start(url, Requests::Core, TrustBroker)
+            Contestant::new("agent-rpc", concurrent, move || async {
+                Ours::start(connect(url, Requests::Core).await, TrustBroker).await
             }),
-            Contestant::new("agent-rpc, signed", concurrent, move || {
-                Ours::start(url, Requests::Core, keys())
+            Contestant::new("agent-rpc, signed", concurrent, move || async {
+                Ours::start(connect(url, Requests::Core).await, keys()).await
             }),
         ];
         compare("nats, core", concurrent, amount, &contestants);
@@ -50,61 +48,24 @@ fn main() {
         let contestants = vec![
             Contestant::new("raw bytes", concurrent, move || InStreamRaw::start(url)),
             Contestant::new("typed, by hand", concurrent, move || InStreamByHand::start(url)),
-            Contestant::new("agent-rpc", concurrent, move || {
-                Ours::start(url, Requests::default(), TrustBroker)
+            Contestant::new("agent-rpc", concurrent, move || async {
+                Ours::start(connect(url, Requests::default()).await, TrustBroker).await
             }),
-            Contestant::new("agent-rpc, signed", concurrent, move || {
-                Ours::start(url, Requests::default(), keys())
+            Contestant::new("agent-rpc, signed", concurrent, move || async {
+                Ours::start(connect(url, Requests::default()).await, keys()).await
             }),
         ];
         compare("nats, jetstream", concurrent, amount, &contestants);
     }
 }
 
-fn keys() -> SharedKeys {
-    let key = Key::new("2026-11", "correct horse battery staple").expect("a key");
-    SharedKeys::new(Keyring::new(key))
-}
-
-/// A name that no other turn has: every turn has an inbox of its own.
-fn fresh(name: &str) -> String {
-    static TURN: AtomicU64 = AtomicU64::new(0);
-    format!("{name}-{}-{}", std::process::id(), TURN.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Ours: a client and an agent with a connection each, each as it is unless configured.
-#[derive(Clone)]
-struct Ours {
-    client: Client,
-    to: AgentAddress,
-    _agent: Arc<Agent>,
-}
-
-impl Ours {
-    async fn start(url: &str, requests: Requests, trust: impl Trust + Clone) -> Self {
-        let connect = async || {
-            let mut config = NatsConfig::new(url);
-            config.requests = requests.clone();
-            let transport = NatsTransport::connect(config).await.expect("the server runs");
-            Arc::new(transport) as Arc<dyn RpcTransport>
-        };
-        let id = AgentId::new(fresh("pr-reviewer")).expect("a name");
-        let to = AgentAddress::of(&id);
-        let agent = Agent::builder(id)
-            .handle("review-pr", |_, review: Review| async move { Ok(review) })
-            .trust(trust.clone())
-            .serve_on(connect().await);
-        let agent = Arc::new(agent.start().await.expect("the server runs"));
-        let client = Client::builder("concierge".parse().expect("a name"))
-            .trust(trust)
-            .peer(to.clone(), Route::over(connect().await));
-        Self { client: client.start().await.expect("the server runs"), to, _agent: agent }
-    }
-}
-
-impl Caller for Ours {
-    async fn call(&self, review: Review) -> Review {
-        let request = self.client.request_agent(self.to.as_str(), "review-pr", &review);
-        request.typed().await.expect("an answer").value
-    }
+/// Two connections, as they are unless configured.
+async fn connect(url: &str, requests: Requests) -> [Arc<dyn RpcTransport>; 2] {
+    let one = async || {
+        let mut config = NatsConfig::new(url);
+        config.requests = requests.clone();
+        let transport = NatsTransport::connect(config).await.expect("the server runs");
+        Arc::new(transport) as Arc<dyn RpcTransport>
+    };
+    [one().await, one().await]
 }
