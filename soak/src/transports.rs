@@ -120,17 +120,19 @@ impl Broker {
         }
     }
 
-    /// Kills it, as a crash would. What is asked is whether messages survive: a RabbitMQ whose
-    /// queues are younger than the seconds it takes to write them down would lose those.
+    /// Lets it write down which queues it has. What is asked is whether messages survive a kill: a
+    /// RabbitMQ whose queues are younger than the seconds it takes for that would lose those.
+    pub(crate) async fn write_queues(&self) -> anyhow::Result<()> {
+        if let Self::RabbitMq(rabbit) = self.clone() {
+            spawn_blocking(move || rabbit.write_queues()).await?;
+        }
+        Ok(())
+    }
+
+    /// Kills it, as a crash would.
     pub(crate) async fn kill(&self) -> anyhow::Result<()> {
         let broker = self.clone();
-        let kill = move || {
-            if let Self::RabbitMq(rabbit) = &broker {
-                rabbit.write_queues();
-            }
-            broker.server().kill();
-        };
-        Ok(spawn_blocking(kill).await?)
+        Ok(spawn_blocking(move || broker.server().kill()).await?)
     }
 
     /// Starts it again, with what it had; returns when it answers.

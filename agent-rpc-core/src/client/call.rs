@@ -100,13 +100,18 @@ impl Call {
         })
     }
 
-    /// Takes another place, where the one it had was taken out.
+    /// Takes another place, where the one it had was taken out. Where there is none any more, `sent`
+    /// says whether the request may have run.
     pub(super) fn register_anew(
         &self,
         place: &mut Place<Expected, Signal>,
+        sent: bool,
     ) -> Result<(), CallError> {
         place.give_up();
-        *place = self.register()?;
+        *place = self.register().map_err(|error| match sent {
+            true => CallError::Abandoned { sent },
+            false => error,
+        })?;
         Ok(())
     }
 

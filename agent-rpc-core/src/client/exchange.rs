@@ -134,7 +134,7 @@ impl Call {
                     open |= error.may_have_arrived();
                     if error.kind() == TransportErrorKind::NoReceiver {
                         // A bounce has taken the place out; another way needs a new one.
-                        self.register_anew(place)?;
+                        self.register_anew(place, sent)?;
                     }
                     // Boxed, as it is rare: a call that waits has no room for it.
                     failure = Some(Box::new(error));
@@ -146,11 +146,16 @@ impl Call {
             _ if !open => return Err(CallError::Abandoned { sent }),
             _ => {}
         }
-        // A way that was left may still bring the answer.
-        match timeout_at(self.end, place).await {
-            Ok(Some(Signal::Answer { payload, replayed })) => self.reply(&payload, replayed),
-            Ok(None) => Err(CallError::Abandoned { sent }),
-            Ok(Some(Signal::Bounced)) | Err(_) => Err(CallError::Timeout { sent }),
+        // A way that was left may still bring the answer, or tell late that it reached nobody.
+        loop {
+            match timeout_at(self.end, &mut *place).await {
+                Ok(Some(Signal::Answer { payload, replayed })) => {
+                    return self.reply(&payload, replayed);
+                }
+                Ok(Some(Signal::Bounced)) => self.register_anew(place, sent)?,
+                Ok(None) => return Err(CallError::Abandoned { sent }),
+                Err(_) => return Err(CallError::Timeout { sent }),
+            }
         }
     }
 
@@ -202,7 +207,7 @@ impl Call {
                         // What was sent before may have run, or run now. After a restart the agent
                         // may be back later than we are.
                         Some(Signal::Bounced) => {
-                            self.register_anew(place)?;
+                            self.register_anew(place, true)?;
                             (published, again) = (true, Some(Box::pin(sleep(AGAIN))).into());
                         }
                         None => return Err(CallError::Abandoned { sent: true }),

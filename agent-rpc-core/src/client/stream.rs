@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::stream::{BoxStream, Stream, StreamExt, unfold};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
 use super::call::Call;
@@ -160,7 +160,7 @@ impl Open {
             transport.publish(&topic, &frame).await.map_err(CallError::Publish)?;
             Ok((inbox, frame))
         };
-        let opened = tokio::time::timeout_at(end, opened).await;
+        let opened = timeout_at(end, opened).await;
         let (inbox, frame) = opened.map_err(|_| CallError::Timeout { sent: false })??;
         let until = Instant::now() + inactivity;
         Ok(Self {
@@ -189,7 +189,7 @@ impl Open {
             signal = &mut self.place => return match signal {
                 // Every inbox of a transport is told; here the client's was faster.
                 Some(Signal::Bounced) => {
-                    self.call.register_anew(&mut self.place)?;
+                    self.call.register_anew(&mut self.place, self.frame.transmission > 0)?;
                     self.bounced()
                 }
                 _ => Err(CallError::Abandoned { sent: true }),
@@ -234,11 +234,16 @@ impl Open {
     async fn send_again(&mut self) {
         self.frame.transmission += 1;
         let (transport, _) = self.call.first_way();
-        let published = transport.publish(&self.topic, &self.frame).await;
-        self.again = published.is_err().then(|| Instant::now() + AGAIN);
-        if let Err(error) = published {
-            debug!(%error, "a stream's request was not sent again yet");
-        }
+        let over = self.until.min(self.call.end);
+        // What is over is seen by who reads on.
+        let published = timeout_at(over, transport.publish(&self.topic, &self.frame)).await;
+        self.again = match published {
+            Ok(Ok(())) | Err(_) => None,
+            Ok(Err(error)) => {
+                debug!(%error, "a stream's request was not sent again yet");
+                Some(Instant::now() + AGAIN)
+            }
+        };
     }
 
     async fn open(&mut self, delivery: Delivery) -> Result<(), CallError> {

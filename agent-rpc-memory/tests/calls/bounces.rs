@@ -10,11 +10,13 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// A transport that takes requests and, while it is told to, lets them bounce.
+/// A transport that takes requests and, while it is told to, lets them bounce, or never says what
+/// became of them.
 #[derive(Debug)]
 struct Bouncing {
     inner: Arc<dyn RpcTransport>,
     bounces: AtomicBool,
+    hangs: AtomicBool,
     /// The message that bounced last, and how many did.
     bounced: watch::Sender<(usize, Option<Frame>)>,
 }
@@ -22,7 +24,8 @@ struct Bouncing {
 impl Bouncing {
     fn over(broker: &MemoryBroker) -> Arc<Self> {
         let (inner, bounces) = (connect(broker), AtomicBool::new(false));
-        Arc::new(Self { inner, bounces, bounced: watch::Sender::default() })
+        let (hangs, bounced) = (AtomicBool::new(false), watch::Sender::default());
+        Arc::new(Self { inner, bounces, hangs, bounced })
     }
 
     fn let_bounce(&self, bounces: bool) {
@@ -50,6 +53,9 @@ impl RpcTransport for Bouncing {
     }
 
     async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         if self.bounces.load(Ordering::SeqCst) {
             self.bounced.send_modify(|(count, last)| {
                 *count += 1;
@@ -184,4 +190,19 @@ async fn a_stream_that_bounces_when_it_is_sent_again_may_have_run_before() {
     working.go.notify_one();
     let first = timeout(SOON, first).await.unwrap().unwrap().unwrap().unwrap();
     assert_eq!((first, working.runs()), (StreamItem::Final("done".to_owned()), 1));
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_be_sent_again_ends_by_its_deadline() {
+    let broker = MemoryBroker::new();
+    let (transport, working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let client = client(&transport).await;
+    let call = client.request_agent("agent://callee", "work", &7).timeout(SOON / 10);
+    let mut stream = call.stream::<u32, String>();
+    let first = tokio::spawn(async move { stream.next().await });
+    working.has_begun().await;
+    transport.hangs.store(true, Ordering::SeqCst);
+    broker.restart();
+    let error = timeout(SOON, first).await.unwrap().unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, CallError::Timeout { sent: true }), "{error}");
 }

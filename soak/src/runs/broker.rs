@@ -57,6 +57,7 @@ async fn kill(
     let mut outages = Vec::new();
     for percent in KILLS {
         reached(&mut progress, args.load.calls, percent).await?;
+        stage.broker.write_queues().await?;
         let from = journal::now();
         stage.broker.kill().await?;
         sleep(Duration::from_millis(args.away_ms)).await;
