@@ -14,6 +14,7 @@
 
 mod installed;
 mod nats;
+mod ports;
 mod rabbitmq;
 mod server;
 

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::installed;
+use crate::ports::free_port;
 use crate::server::{Launch, Server, StartError};
 
 /// What a nats-server is started with.
@@ -105,13 +106,4 @@ impl Launch for NatsLaunch {
         };
         greeted().unwrap_or(false)
     }
-}
-
-/// A port that nobody uses. It is ours again after a restart: the kernel does not hand out one
-/// that was closed a moment ago while there are others.
-pub(crate) fn free_port() -> Result<u16, StartError> {
-    let port =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let port = port.map_err(|error| StartError::new(format!("no free port: {error}")))?;
-    Ok(port.port())
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::installed;
-use crate::nats::free_port;
+use crate::ports::free_port;
 use crate::server::{Launch, Server, StartError};
 
 const COOKIE: &str = "agent-rpc-test-brokers";
@@ -53,7 +53,7 @@ pub struct RabbitMq {
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     amqp: u16,
-    amqps: u16,
+    amqps: Option<u16>,
     epmd: u16,
     dist: u16,
 }
@@ -81,7 +81,7 @@ impl RabbitMq {
         };
         let ports = Ports {
             amqp: free_port()?,
-            amqps: free_port()?,
+            amqps: options.tls.as_ref().map(|_| free_port()).transpose()?,
             epmd: free_port()?,
             dist: free_port()?,
         };
@@ -104,7 +104,7 @@ impl RabbitMq {
 
     /// Its port with TLS, where it was started with that.
     #[must_use]
-    pub fn tls_port(&self) -> u16 {
+    pub fn tls_port(&self) -> Option<u16> {
         self.ports.amqps
     }
 
@@ -184,10 +184,9 @@ impl RabbitMqOptions {
              log.console = true\n\
              log.console.level = warning\n",
         );
-        if let Some(tls) = &self.tls {
+        if let (Some(tls), Some(port)) = (&self.tls, ports.amqps) {
             let RabbitMqTls { ca, certificate, key, from_clients } = tls;
-            let (verify, port) =
-                (if *from_clients { "verify_peer" } else { "verify_none" }, ports.amqps);
+            let verify = if *from_clients { "verify_peer" } else { "verify_none" };
             write!(
                 text,
                 "listeners.ssl.local = 127.0.0.1:{port}\n\
@@ -279,11 +278,14 @@ impl Launch for RabbitMqLaunch {
     }
 
     /// It greets a client that speaks its protocol once it is whole; a listener alone proves
-    /// nothing.
+    /// nothing. The listener with TLS is opened behind the other one.
     fn answers(&self, _: &Path) -> bool {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.amqp));
+        let connect = |port: u16| {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            TcpStream::connect_timeout(&address, Duration::from_secs(1))
+        };
         let greeted = || -> std::io::Result<bool> {
-            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+            let mut stream = connect(self.ports.amqp)?;
             stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             stream.write_all(b"AMQP\x00\x00\x09\x01")?;
             // A frame of the type `method` on the channel 0.
@@ -291,6 +293,6 @@ impl Launch for RabbitMqLaunch {
             stream.read_exact(&mut frame)?;
             Ok(frame == [1, 0, 0])
         };
-        greeted().unwrap_or(false)
+        greeted().unwrap_or(false) && self.ports.amqps.is_none_or(|port| connect(port).is_ok())
     }
 }

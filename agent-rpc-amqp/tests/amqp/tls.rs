@@ -57,7 +57,8 @@ impl Authority {
 }
 
 fn config(rabbitmq: &RabbitMq, user: &str, tls: Tls) -> AmqpConfig {
-    let mut config = AmqpConfig::new(format!("amqps://{user}@localhost:{}", rabbitmq.tls_port()));
+    let port = rabbitmq.tls_port().unwrap();
+    let mut config = AmqpConfig::new(format!("amqps://{user}@localhost:{port}"));
     config.tls = tls;
     config
 }
