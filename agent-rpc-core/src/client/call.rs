@@ -10,7 +10,7 @@ use tracing::warn;
 use super::pending::{Place, Refusal};
 use super::request::{Reply, Request};
 use super::ways::Way;
-use super::{CallError, Client, Expected, Shared, Signal};
+use super::{Answer, CallError, Client, Expected, Shared};
 use crate::transport::{Delivery, Frame, LinkState, RpcTransport};
 use crate::wire::{
     AgentAddress, AgentRpcEnvelope, Auth, BrokerAddress, Capability, CorrelationId, Deadline,
@@ -89,7 +89,7 @@ impl Call {
         self.envelope.correlation_id.clone()
     }
 
-    pub(super) fn register(&self) -> Result<Place<Expected, Signal>, CallError> {
+    pub(super) fn register(&self) -> Result<Place<Expected, Answer>, CallError> {
         let expected = Expected {
             from: self.envelope.to.clone(),
             capability: self.envelope.capability.clone(),
@@ -98,21 +98,6 @@ impl Call {
             Refusal::Full => CallError::Busy,
             Refusal::Closed => CallError::Abandoned { sent: false },
         })
-    }
-
-    /// Takes another place, where the one it had was taken out. Where there is none any more, `sent`
-    /// says whether the request may have run.
-    pub(super) fn register_anew(
-        &self,
-        place: &mut Place<Expected, Signal>,
-        sent: bool,
-    ) -> Result<(), CallError> {
-        place.give_up();
-        *place = self.register().map_err(|error| match sent {
-            true => CallError::Abandoned { sent },
-            false => error,
-        })?;
-        Ok(())
     }
 
     /// The first way whose link is up, or the last.
@@ -212,16 +197,12 @@ impl Call {
         })
     }
 
-    pub(super) fn reply(
-        &self,
-        answer: &Payload,
-        replayed: bool,
-    ) -> Result<Reply<Payload>, CallError> {
-        match answer_of(answer) {
+    pub(super) fn reply(&self, answer: &Answer) -> Result<Reply<Payload>, CallError> {
+        match answer_of(&answer.payload) {
             Ok(Ok(value)) => Ok(Reply {
                 value,
                 latency: self.begin.elapsed(),
-                replayed,
+                replayed: answer.replayed,
                 correlation_id: self.id(),
             }),
             Ok(Err(fault)) => Err(CallError::Remote(fault)),

@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{Instrument, info_span};
 
 use super::call::Call;
-use super::pending::Place;
+use super::pending::{Place, Told};
 use super::record::CallRecord;
 use super::request::Reply;
 use super::ways::Way;
-use super::{CallError, Expected, Signal};
+use super::{Answer, CallError, Expected};
 use crate::bus::BusEvent;
 use crate::meters::Measured;
 use crate::transport::{TransportError, TransportErrorKind};
@@ -86,7 +86,7 @@ impl Call {
     /// Waits in a place that was taken, in a span of its own, and measures how it ends.
     async fn answered_in(
         &mut self,
-        place: &mut Place<Expected, Signal>,
+        place: &mut Place<Expected, Answer>,
     ) -> Result<Reply<Payload>, CallError> {
         let span = info_span!(
             "rpc",
@@ -118,7 +118,7 @@ impl Call {
 
     async fn sent_and_answered(
         &mut self,
-        place: &mut Place<Expected, Signal>,
+        place: &mut Place<Expected, Answer>,
     ) -> Result<Reply<Payload>, CallError> {
         self.trace();
         let (mut sent, mut open, mut failure) = (false, false, None);
@@ -132,10 +132,6 @@ impl Call {
                 Err(Dead::Failed(error)) => {
                     sent |= error.may_have_arrived();
                     open |= error.may_have_arrived();
-                    if error.kind() == TransportErrorKind::NoReceiver {
-                        // A bounce has taken the place out; another way needs a new one.
-                        self.register_anew(place, sent)?;
-                    }
                     // Boxed, as it is rare: a call that waits has no room for it.
                     failure = Some(Box::new(error));
                 }
@@ -149,10 +145,8 @@ impl Call {
         // A way that was left may still bring the answer, or tell late that it reached nobody.
         loop {
             match timeout_at(self.end, &mut *place).await {
-                Ok(Some(Signal::Answer { payload, replayed })) => {
-                    return self.reply(&payload, replayed);
-                }
-                Ok(Some(Signal::Bounced)) => self.register_anew(place, sent)?,
+                Ok(Some(Told::Answer(answer))) => return self.reply(&answer),
+                Ok(Some(Told::Bounced)) => {}
                 Ok(None) => return Err(CallError::Abandoned { sent }),
                 Err(_) => return Err(CallError::Timeout { sent }),
             }
@@ -173,7 +167,7 @@ impl Call {
     async fn exchange(
         &mut self,
         nth: usize,
-        place: &mut Place<Expected, Signal>,
+        place: &mut Place<Expected, Answer>,
     ) -> Result<Result<Reply<Payload>, Dead>, CallError> {
         let mut too_late = pin!(sleep_until(self.until(nth)));
         let frame = tokio::select! {
@@ -197,17 +191,14 @@ impl Call {
                 // Confirm and answer side by side: an answer that overtakes the confirm ends it.
                 tokio::select! {
                     biased;
-                    signal = &mut *place => match signal {
-                        Some(Signal::Answer { payload, replayed }) => {
-                            return self.reply(&payload, replayed).map(Ok);
-                        }
-                        Some(Signal::Bounced) if !sent_before => {
+                    told = &mut *place => match told {
+                        Some(Told::Answer(answer)) => return self.reply(&answer).map(Ok),
+                        Some(Told::Bounced) if !sent_before => {
                             return Ok(Err(Dead::Failed(TransportErrorKind::NoReceiver.into())));
                         }
                         // What was sent before may have run, or run now. After a restart the agent
                         // may be back later than we are.
-                        Some(Signal::Bounced) => {
-                            self.register_anew(place, true)?;
+                        Some(Told::Bounced) => {
                             (published, again) = (true, Some(Box::pin(sleep(AGAIN))).into());
                         }
                         None => return Err(CallError::Abandoned { sent: true }),

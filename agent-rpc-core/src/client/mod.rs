@@ -84,7 +84,7 @@ struct Shared {
     reply_inboxes: Vec<ReplyInbox>,
     trust: Arc<dyn Trust>,
     surroundings: Surroundings,
-    pending: Arc<Pending<Expected, Signal>>,
+    pending: Arc<Pending<Expected, Answer>>,
     bus: Bus,
     meters: Meters,
     tasks: TaskTracker,
@@ -99,16 +99,12 @@ struct ReplyInbox {
     gaps: watch::Receiver<u64>,
 }
 
-/// What ends a call's waiting.
+/// An answer that is believed.
 #[derive(Debug)]
-enum Signal {
-    Answer {
-        payload: Payload,
-        /// Whether the agent had it stored.
-        replayed: bool,
-    },
-    /// The request reached nobody.
-    Bounced,
+struct Answer {
+    payload: Payload,
+    /// Whether the agent had it stored.
+    replayed: bool,
 }
 
 /// Whose answer a call waits for.

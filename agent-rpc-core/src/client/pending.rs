@@ -1,8 +1,9 @@
-//! The calls that wait for an answer: plain data with five verbs, no envelope and no I/O.
+//! The calls that wait for an answer: plain data with a few verbs, no envelope and no I/O.
 //!
 //! A place is taken before anything is sent, because a fast agent answers before the publish
 //! returns. It is given up when the caller stops waiting, for whatever reason: a map that only
-//! a reply empties grows for ever.
+//! a reply empties grows for ever. A bounce ends nothing: the place is kept for an answer to what
+//! was sent before.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,7 +29,23 @@ struct Table<E, A> {
 
 struct Slot<E, A> {
     expected: E,
-    answer: oneshot::Sender<A>,
+    caller: oneshot::Sender<Word<A>>,
+}
+
+/// What goes to a caller that waits.
+enum Word<A> {
+    Answer(A),
+    /// The next word comes by this.
+    Bounced(oneshot::Receiver<Word<A>>),
+}
+
+/// What a caller is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told<A> {
+    /// The answer: the place is gone.
+    Answer(A),
+    /// What was sent reached nobody. The place is kept.
+    Bounced,
 }
 
 /// Why there is no place.
@@ -74,7 +91,7 @@ impl<E, A> Pending<E, A> {
         if table.slots.len() >= self.capacity || table.slots.contains_key(&id) {
             return Err(Refusal::Full);
         }
-        table.slots.insert(id.clone(), Slot { expected, answer: sender });
+        table.slots.insert(id.clone(), Slot { expected, caller: sender });
         drop(table);
         Ok(Place { pending: Arc::clone(self), id, receiver, settled: false })
     }
@@ -90,9 +107,19 @@ impl<E, A> Pending<E, A> {
         let slot = table.slots.remove(id);
         drop(table);
         // A caller that has just stopped waiting is about to give its place up.
-        match slot.map(|slot| slot.answer.send(answer)) {
+        match slot.map(|slot| slot.caller.send(Word::Answer(answer))) {
             Some(Ok(())) => Settled::Yes,
             _ => Settled::Unknown,
+        }
+    }
+
+    /// Tells a call, if it still waits, that what it sent reached nobody.
+    pub fn bounce(&self, id: &CorrelationId) {
+        if let Some(slot) = self.table().slots.get_mut(id) {
+            let (sender, receiver) = oneshot::channel();
+            let caller = std::mem::replace(&mut slot.caller, sender);
+            // A caller that has just stopped waiting is about to give its place up.
+            caller.send(Word::Bounced(receiver)).ok();
         }
     }
 
@@ -135,41 +162,40 @@ impl<E, A> fmt::Debug for Pending<E, A> {
     }
 }
 
-/// A call's place in the registry: a future of its answer, `None` if it was abandoned. Dropping
-/// it gives the place up.
+/// A call's place in the registry: a future of what the caller is told next, `None` if the call was
+/// abandoned. Dropping it gives the place up.
 pub struct Place<E, A> {
     pending: Arc<Pending<E, A>>,
     id: CorrelationId,
-    receiver: oneshot::Receiver<A>,
+    receiver: oneshot::Receiver<Word<A>>,
     settled: bool,
 }
 
 impl<E, A> Future for Place<E, A> {
-    type Output = Option<A>;
+    type Output = Option<Told<A>>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<A>> {
-        let answer = std::task::ready!(Pin::new(&mut self.receiver).poll(cx));
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Told<A>>> {
+        let word = std::task::ready!(Pin::new(&mut self.receiver).poll(cx));
+        if let Ok(Word::Bounced(next)) = word {
+            self.receiver = next;
+            return Poll::Ready(Some(Told::Bounced));
+        }
         // Whoever settled or abandoned the call took its place out.
         self.settled = true;
-        Poll::Ready(answer.ok())
-    }
-}
-
-impl<E, A> Place<E, A> {
-    /// Gives the place up, so that another one can be taken for the same call.
-    pub fn give_up(&mut self) {
-        // The answer may arrive between the caller's last poll and this: then the place is gone
-        // already, and the answer goes away with the receiver.
-        if !self.settled {
-            self.settled = true;
-            self.pending.give_up(&self.id);
-        }
+        Poll::Ready(match word {
+            Ok(Word::Answer(answer)) => Some(Told::Answer(answer)),
+            _ => None,
+        })
     }
 }
 
 impl<E, A> Drop for Place<E, A> {
     fn drop(&mut self) {
-        self.give_up();
+        // The answer may arrive between the caller's last poll and this: then the place is gone
+        // already, and the answer goes away with the receiver.
+        if !self.settled {
+            self.pending.give_up(&self.id);
+        }
     }
 }
 
@@ -201,8 +227,37 @@ mod tests {
         assert_eq!(pending.settle(&id("a"), |from| *from == "eve", 1), Settled::Unexpected);
         assert_eq!(pending.settle(&id("a"), |from| *from == "bob", 2), Settled::Yes);
         assert_eq!(pending.settle(&id("a"), |_| true, 3), Settled::Unknown);
-        assert_eq!(place.await, Some(2));
+        assert_eq!(place.await, Some(Told::Answer(2)));
         assert!(pending.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_bounce_keeps_the_place_for_an_answer() {
+        let pending = Pending::<(), u8>::new(1);
+        let mut place = pending.register(id("a"), ()).unwrap();
+        pending.bounce(&id("b"));
+        pending.bounce(&id("a"));
+        pending.bounce(&id("a"));
+        assert_eq!(pending.settle(&id("a"), |()| true, 1), Settled::Yes);
+        pending.bounce(&id("a"));
+        assert_eq!((&mut place).await, Some(Told::Bounced));
+        assert_eq!((&mut place).await, Some(Told::Bounced));
+        assert_eq!(place.await, Some(Told::Answer(1)));
+        assert!(pending.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_bounced_can_be_dropped_or_abandoned() {
+        let pending = Pending::<(), u8>::new(2);
+        let dropped = pending.register(id("a"), ()).unwrap();
+        let mut abandoned = pending.register(id("b"), ()).unwrap();
+        pending.bounce(&id("a"));
+        pending.bounce(&id("b"));
+        drop(dropped);
+        assert_eq!(pending.len(), 1);
+        pending.close();
+        assert_eq!((&mut abandoned).await, Some(Told::Bounced));
+        assert_eq!(abandoned.await, None);
     }
 
     #[test]

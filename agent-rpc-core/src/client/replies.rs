@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::pending::{Pending, Settled};
-use super::{Expected, Shared, Signal};
+use super::{Answer, Expected, Shared};
 use crate::meters::Meters;
 use crate::transport::{Arrival, Delivery, Inbox};
 use crate::trust::Trust;
@@ -26,7 +26,7 @@ pub(super) struct Replies {
     tenant_id: Option<TenantId>,
     limits: Limits,
     trust: Arc<dyn Trust>,
-    pending: Arc<Pending<Expected, Signal>>,
+    pending: Arc<Pending<Expected, Answer>>,
     stop: CancellationToken,
     tasks: TaskTracker,
     meters: Meters,
@@ -111,7 +111,7 @@ impl Replies {
     fn bounced(&self, message_id: &MessageId) {
         debug!(%message_id, "a request reached nobody");
         if let Ok(id) = CorrelationId::new(message_id.as_str()) {
-            self.pending.settle(&id, |_| true, Signal::Bounced);
+            self.pending.bounce(&id);
         }
     }
 
@@ -129,8 +129,9 @@ impl Replies {
             answer.capability == expected.capability && answer.from.is_for(&expected.from)
         };
         let replayed = answer.headers.get(reserved::REPLAYED) == Some("true");
-        let signal = Signal::Answer { payload, replayed };
-        match self.pending.settle(&answer.correlation_id, is_it, signal) {
+        let settled =
+            self.pending.settle(&answer.correlation_id, is_it, Answer { payload, replayed });
+        match settled {
             Settled::Yes => {}
             Settled::Unknown => {
                 debug!(correlation_id = %answer.correlation_id.shown(), "nobody waits for this answer");

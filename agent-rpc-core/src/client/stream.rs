@@ -17,9 +17,9 @@ use tracing::{debug, warn};
 
 use super::call::Call;
 use super::exchange::AGAIN;
-use super::pending::Place;
+use super::pending::{Place, Told};
 use super::request::Request;
-use super::{CallError, Expected, Signal};
+use super::{Answer, CallError, Expected};
 use crate::transport::{Arrival, Delivery, Frame, Inbox, Subscription, TransportErrorKind};
 use crate::wire::{AgentRpcEnvelope, CorrelationId, Kind, Payload, Topic, answer_of, reserved};
 
@@ -106,7 +106,7 @@ struct Open {
     inbox: Inbox,
     topic: Topic,
     frame: Frame,
-    place: Pin<Box<Place<Expected, Signal>>>,
+    place: Pin<Box<Place<Expected, Answer>>>,
     inactivity: Duration,
     /// When the agent must have said something.
     until: Instant,
@@ -186,12 +186,9 @@ impl Open {
         let (late, again) = (self.late.unwrap_or(over), self.again.unwrap_or(over));
         let arrival = tokio::select! {
             biased;
-            signal = &mut self.place => return match signal {
+            told = &mut self.place => return match told {
                 // Every inbox of a transport is told; here the client's was faster.
-                Some(Signal::Bounced) => {
-                    self.call.register_anew(&mut self.place, self.frame.transmission > 0)?;
-                    self.bounced()
-                }
+                Some(Told::Bounced) => self.bounced(),
                 _ => Err(CallError::Abandoned { sent: true }),
             },
             arrival = self.inbox.next() => arrival,
