@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent_rpc_benches::resident;
 use agent_rpc_core::client::Route;
-use agent_rpc_core::handled::MemoryHandled;
-use agent_rpc_core::{Agent, Client, Clock, Surroundings};
+use agent_rpc_core::handled::MemoryStore;
+use agent_rpc_core::{Agent, Client, Clock, Environment};
 use agent_rpc_memory::MemoryBroker;
 use serde_json::json;
 
@@ -26,21 +26,21 @@ const STORE: usize = 8 * 1024 * 1024;
 async fn main() -> ExitCode {
     let json = std::env::args().any(|arg| arg == "--json");
     let clock = Arc::new(CallClock::default());
-    let store = MemoryHandled::new(STORE);
-    let mut surroundings = Surroundings::default();
-    surroundings.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+    let store = MemoryStore::new(STORE);
+    let mut environment = Environment::default();
+    environment.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     let broker = MemoryBroker::new();
     let _agent = Agent::builder("echo".parse().expect("a name"))
         .handle("echo", |_, text: String| async move { Ok(text) })
-        .handled(store.clone())
-        .surroundings(surroundings.clone())
+        .idempotency_store(store.clone())
+        .environment(environment.clone())
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await
         .expect("the broker is here");
     let client = Client::builder("caller".parse().expect("a name"))
         .peer("agent://echo".parse().expect("an address"), Route::over(Arc::new(broker.connect())))
-        .surroundings(surroundings)
+        .environment(environment)
         // While a call waits, others move the clock on.
         .default_timeout(Duration::from_secs(600))
         .start()

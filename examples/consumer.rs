@@ -75,7 +75,7 @@ pub(crate) fn serving(agent: AgentBuilder) -> AgentBuilder {
         .handle("count", |context, to: Count| async move {
             for n in 1..to.n {
                 // A caller that takes one answer is told the last number only.
-                if !context.respond(&Count { n }).await? {
+                if !context.progress(&Count { n }).await? {
                     break;
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_rpc_core::client::{CallError, Route};
-use agent_rpc_core::{Agent, Client, Surroundings, TraceContext};
+use agent_rpc_core::{Agent, Client, Environment, TraceContext};
 use agent_rpc_memory::MemoryBroker;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use opentelemetry::propagation::TextMapPropagator;
@@ -61,21 +61,21 @@ async fn main() -> anyhow::Result<()> {
     let traces = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(traces.tracer("agent-rpc"));
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;
-    let mut surroundings = Surroundings::default();
-    surroundings.trace = Some(Arc::new(W3c::default()));
+    let mut environment = Environment::default();
+    environment.trace = Some(Arc::new(W3c::default()));
 
     let broker = MemoryBroker::new();
     let agent = Agent::builder("calculator".parse()?)
         .handle("double", |_context, n: u32| async move { Ok(n * 2) })
         .metrics()
-        .surroundings(surroundings.clone())
+        .environment(environment.clone())
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await?;
     let client = Client::builder("student".parse()?)
         .peer("agent://calculator".parse()?, Route::over(Arc::new(broker.connect())))
         .metrics()
-        .surroundings(surroundings)
+        .environment(environment)
         .start()
         .await?;
     for (capability, n) in [("double", 7), ("double", 8), ("divide", 9)] {

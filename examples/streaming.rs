@@ -24,7 +24,7 @@ struct Review {
 async fn review(context: Context, files: Vec<String>) -> Result<Review, Fault> {
     for file in files {
         // Waits for a caller that reads slowly. One that takes a single answer is sent nothing.
-        context.respond(&Progress { read: file }).await?;
+        context.progress(&Progress { read: file }).await?;
     }
     Ok(Review { verdict: "approve".to_owned() })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent_rpc_core::transport::{Attempts, Guarantees};
+use agent_rpc_core::transport::{AttemptPrecision, Guarantees};
 use serde::Deserialize;
 
 /// Where the broker is, and how to use it. Durations are written like `15s` or `500ms` in a file.
@@ -113,9 +113,10 @@ impl AmqpConfig {
         guarantees.durable_answers = false;
         guarantees.bounces = true;
         guarantees.dead_letters = true;
+        guarantees.cheap_inboxes = true;
         guarantees.attempts = match self.queue_type {
-            QueueType::Quorum => Attempts::Exact,
-            QueueType::Classic => Attempts::Flag,
+            QueueType::Quorum => AttemptPrecision::Exact,
+            QueueType::Classic => AttemptPrecision::Flag,
         };
         guarantees.max_frame = Some(self.max_frame);
         guarantees

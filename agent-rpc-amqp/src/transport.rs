@@ -9,7 +9,7 @@ use agent_rpc_core::transport::{
     Frame, Guarantees, Inbox, Link, LinkState, RpcTransport, Subscription, TransportError,
     TransportErrorKind,
 };
-use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
+use agent_rpc_core::wire::{Topic, TransportKind};
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -174,7 +174,7 @@ impl RpcTransport for AmqpTransport {
         }
         let inbox = Inbox::new(booked.arrivals);
         Ok(match booked.address {
-            Some(address) => inbox.answered_at(BrokerAddress::of(TransportKind::Amqp, &address)),
+            Some(address) => inbox.answered_at(self.kind(), &address),
             None => inbox,
         })
     }

@@ -4,7 +4,7 @@
 //! - [`client`]: `request_agent`, the registry of pending calls, the table of peers.
 //! - [`agent`]: handlers by capability, admission, answers, drain.
 //! - [`dead_letters`]: what was not admitted, kept, listed and replayed.
-//! - [`handled`]: was it handled before? What keeps an effect from happening twice.
+//! - [`idempotency`]: was it handled before? What keeps an effect from happening twice.
 //! - [`transport`]: the seam that a broker's crate implements.
 //! - [`trust`]: who is believed, and how we prove who we are.
 //! - [`wire`]: the envelope that every peer of v1 understands, canonical form, signatures, topics.
@@ -37,9 +37,9 @@ pub mod agent;
 mod bus;
 pub mod client;
 pub mod dead_letters;
-pub mod handled;
+mod environment;
+pub mod idempotency;
 mod meters;
-mod surroundings;
 pub mod transport;
 pub mod trust;
 pub mod wire;
@@ -47,4 +47,4 @@ pub mod wire;
 pub use agent::Agent;
 pub use bus::{Bus, BusEvent};
 pub use client::Client;
-pub use surroundings::{Clock, IdSource, RandomIds, Surroundings, SystemClock, TraceContext};
+pub use environment::{Clock, Environment, IdSource, RandomIds, SystemClock, TraceContext};

@@ -51,14 +51,14 @@ impl Meters {
             "from" => from.to_owned(),
             "to" => to.to_owned(),
             "capability" => capability.to_owned(),
-            "transport" => transport.scheme(),
+            "transport" => transport.name(),
             "outcome" => known(outcome),
         )
         .increment(1);
         histogram!(
             "agent_rpc_latency_seconds",
             "capability" => capability.to_owned(),
-            "transport" => transport.scheme(),
+            "transport" => transport.name(),
             "side" => side,
         )
         .record(latency);

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use agent_rpc_core::wire::{
-    AgentRpcEnvelope, Ambiguity, Auth, AuthReason, DecodeError, Excess, Key, KeyError, Keyring,
-    Kind, Limits, Payload, PayloadError, Problem, Received,
+    AgentRpcEnvelope, Ambiguity, Auth, AuthReason, DecodeError, Key, KeyError, Keyring, Kind,
+    LimitExceeded, Limits, Payload, PayloadError, Problem, Received,
 };
 
 fn wire(members: &str) -> String {
@@ -226,23 +226,23 @@ fn limits_are_held_by_reader_and_writer() {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     assert!(decode(wire(&format!(r#","payload":{}"#, nested(127)))).is_ok());
     let deep = decode(wire(&format!(r#","payload":{}"#, nested(128)))).unwrap_err();
-    assert_eq!(deep.flaws()[0].problem, Problem::TooLarge(Excess::Depth { limit: 128 }));
+    assert_eq!(deep.flaws()[0].problem, Problem::TooLarge(LimitExceeded::Depth { limit: 128 }));
     let mut envelope = envelope("1");
     envelope.payload = Some(Payload::from_json(&nested(128)).unwrap());
-    assert_eq!(envelope.encode(&Limits::default()), Err(Excess::Depth { limit: 128 }));
+    assert_eq!(envelope.encode(&Limits::default()), Err(LimitExceeded::Depth { limit: 128 }));
 
     envelope.payload = None;
     let flat = Limits { max_depth: 1, ..Limits::default() };
     envelope.auth = Some(Auth::Internal);
-    assert_eq!(envelope.encode(&flat), Err(Excess::Depth { limit: 1 }));
+    assert_eq!(envelope.encode(&flat), Err(LimitExceeded::Depth { limit: 1 }));
 
     let large = format!(r#","payload":"{}""#, "x".repeat(1024 * 1024));
     let error = decode(wire(&large)).unwrap_err();
     let size = wire(&large).len();
-    let excess = Excess::Bytes { size, limit: 1024 * 1024 };
+    let excess = LimitExceeded::Bytes { size, limit: 1024 * 1024 };
     assert_eq!(error.flaws()[0].problem, Problem::TooLarge(excess));
     envelope.payload = Some(Payload::from_serialize(&"x".repeat(1024 * 1024)).unwrap());
-    assert!(matches!(envelope.encode(&Limits::default()), Err(Excess::Bytes { .. })));
+    assert!(matches!(envelope.encode(&Limits::default()), Err(LimitExceeded::Bytes { .. })));
 
     let headers: Vec<_> = (0..65).map(|n| format!(r#""h{n}":"""#)).collect();
     let error = decode(wire(&format!(r#","headers":{{{}}}"#, headers.join(",")))).unwrap_err();
@@ -252,7 +252,7 @@ fn limits_are_held_by_reader_and_writer() {
     );
     let wide = format!(r#","headers":{{"h":"{}"}}"#, "x".repeat(8192));
     let error = decode(wire(&wide)).unwrap_err();
-    let excess = Excess::HeaderBytes { size: 8193, limit: 8192 };
+    let excess = LimitExceeded::HeaderBytes { size: 8193, limit: 8192 };
     assert_eq!(error.flaws()[0].problem, Problem::TooLarge(excess));
 }
 

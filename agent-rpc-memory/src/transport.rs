@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_rpc_core::transport::{
-    Attempts, Frame, Guarantees, Inbox, Link, LinkState, RpcTransport, Subscription,
+    AttemptPrecision, Frame, Guarantees, Inbox, Link, LinkState, RpcTransport, Subscription,
     TransportError, TransportErrorKind,
 };
-use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
+use agent_rpc_core::wire::{Topic, TransportKind};
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::coop;
@@ -88,7 +88,8 @@ impl RpcTransport for MemoryTransport {
         guarantees.durable_answers = false;
         guarantees.bounces = true;
         guarantees.dead_letters = true;
-        guarantees.attempts = Attempts::Exact;
+        guarantees.cheap_inboxes = true;
+        guarantees.attempts = AttemptPrecision::Exact;
         guarantees.max_frame = Some(self.broker.config.max_frame);
         guarantees
     }
@@ -125,9 +126,7 @@ impl RpcTransport for MemoryTransport {
             .await?;
         let inbox = Inbox::new(Arrivals::new(Arc::clone(&self.broker), seat));
         Ok(match subscription {
-            Subscription::Caller { .. } => {
-                inbox.answered_at(BrokerAddress::of(TransportKind::Memory, &topic))
-            }
+            Subscription::Caller { .. } => inbox.answered_at(self.kind(), &topic),
             Subscription::Worker { .. } | Subscription::Listener { .. } => inbox,
         })
     }

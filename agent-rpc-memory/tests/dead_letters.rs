@@ -8,8 +8,8 @@ use std::time::Duration;
 use agent_rpc_core::Agent;
 use agent_rpc_core::agent::ReplayError;
 use agent_rpc_core::client::{Client, Route};
-use agent_rpc_core::dead_letters::{DeadLetters, FileDeadLetters, LetterId, TopicDeadLetters};
-use agent_rpc_core::handled::{Answer, Begun, Effect, Handled, StoreError};
+use agent_rpc_core::dead_letters::{DeadLetterId, DeadLetters, FileDeadLetters, TopicDeadLetters};
+use agent_rpc_core::idempotency::{Begun, Effect, IdempotencyStore, Outcome, StoreError};
 use agent_rpc_core::transport::{Frame, RpcTransport};
 use agent_rpc_core::trust::SharedKeys;
 use agent_rpc_core::wire::{
@@ -71,7 +71,7 @@ async fn doubler(
     (agent.start().await.unwrap(), runs)
 }
 
-async fn some_letters(letters: &impl DeadLetters, count: usize) -> Vec<LetterId> {
+async fn some_letters(letters: &impl DeadLetters, count: usize) -> Vec<DeadLetterId> {
     let listed = async {
         loop {
             let listed = letters.list(10).await.unwrap();
@@ -180,12 +180,12 @@ async fn a_file_can_be_the_place() {
 struct Broken;
 
 #[async_trait]
-impl Handled for Broken {
+impl IdempotencyStore for Broken {
     async fn begin(&self, _: &Effect<'_>) -> Result<Begun, StoreError> {
         Err(StoreError::new("out of order"))
     }
 
-    async fn replace(&self, _: &Effect<'_>, _: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, _: &Effect<'_>, _: &Outcome) -> Result<(), StoreError> {
         Err(StoreError::new("out of order"))
     }
 }
@@ -196,7 +196,7 @@ async fn what_is_handed_out_too_often_is_a_dead_letter() {
     let transport: Arc<dyn RpcTransport> = Arc::new(broker.connect());
     let _agent = Agent::builder("callee".parse().unwrap())
         .handle("double", |_, n: u32| async move { Ok(2 * n) })
-        .handled(Broken)
+        .idempotency_store(Broken)
         .max_attempts(3)
         .serve_on(Arc::clone(&transport))
         .start()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use agent_rpc_core::client::{Client, Route};
-use agent_rpc_core::{Agent, Surroundings, TraceContext};
+use agent_rpc_core::{Agent, Environment, TraceContext};
 use agent_rpc_memory::MemoryBroker;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
@@ -96,19 +96,19 @@ impl TraceContext for Traces {
 #[tokio::test]
 async fn a_trace_goes_with_the_call() {
     let traces = Arc::new(Traces::default());
-    let mut surroundings = Surroundings::default();
-    surroundings.trace = Some(Arc::clone(&traces) as _);
+    let mut environment = Environment::default();
+    environment.trace = Some(Arc::clone(&traces) as _);
     let broker = MemoryBroker::new();
     let _agent = Agent::builder("callee".parse().unwrap())
         .handle("echo", |_, n: u32| async move { Ok(n) })
-        .surroundings(surroundings.clone())
+        .environment(environment.clone())
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await
         .unwrap();
     let client = Client::builder("caller".parse().unwrap())
         .peer("agent://callee".parse().unwrap(), Route::over(Arc::new(broker.connect())))
-        .surroundings(surroundings)
+        .environment(environment)
         .start()
         .await
         .unwrap();

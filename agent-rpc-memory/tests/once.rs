@@ -11,7 +11,9 @@ use std::time::Duration;
 use agent_rpc_core::Agent;
 use agent_rpc_core::agent::AgentBuilder;
 use agent_rpc_core::client::{CallError, Client, ClientBuilder, Route};
-use agent_rpc_core::handled::{Answer, Begun, Claim, Effect, Handled, MemoryHandled, StoreError};
+use agent_rpc_core::idempotency::{
+    Begun, Claim, Effect, IdempotencyStore, MemoryStore, Outcome, StoreError,
+};
 use agent_rpc_core::transport::{
     Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError, TransportErrorKind,
 };
@@ -124,7 +126,7 @@ async fn one_key_is_one_effect_and_no_other() {
 async fn an_agent_that_cannot_remember_one_more_says_busy() {
     let broker = MemoryBroker::new();
     let (agent, runs) = counting();
-    let agent = agent.handled(MemoryHandled::new(300)).serve_on(connect(&broker));
+    let agent = agent.idempotency_store(MemoryStore::new(300)).serve_on(connect(&broker));
     let _agent = agent.start().await.unwrap();
     let client = caller([connect(&broker)]).start().await.unwrap();
     let first = client.request_agent(CALLEE, "count", &7).idempotency_key("a").await;
@@ -273,7 +275,7 @@ struct Ledger {
 #[derive(Debug, Default)]
 struct Pages {
     effects: Vec<String>,
-    answers: BTreeMap<(String, String), Answer>,
+    answers: BTreeMap<(String, String), Outcome>,
 }
 
 #[derive(Debug, Default)]
@@ -288,7 +290,7 @@ struct LedgerClaim {
 }
 
 #[async_trait]
-impl Handled for Ledger {
+impl IdempotencyStore for Ledger {
     async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError> {
         let key = (effect.from.to_owned(), effect.key.to_owned());
         if let Some(answer) = self.committed.lock().unwrap().answers.get(&key) {
@@ -298,7 +300,7 @@ impl Handled for Ledger {
         Ok(Begun::First(Box::new(LedgerClaim { ledger, key, transaction })))
     }
 
-    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, effect: &Effect<'_>, answer: &Outcome) -> Result<(), StoreError> {
         let key = (effect.from.to_owned(), effect.key.to_owned());
         self.committed.lock().unwrap().answers.insert(key, answer.clone());
         Ok(())
@@ -311,7 +313,7 @@ impl Claim for LedgerClaim {
         Some(Arc::clone(&self.transaction) as _)
     }
 
-    async fn complete(self: Box<Self>, answer: &Answer) -> Result<(), StoreError> {
+    async fn complete(self: Box<Self>, answer: &Outcome) -> Result<(), StoreError> {
         let failures = &self.ledger.failures;
         let failed =
             failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
@@ -333,7 +335,7 @@ async fn an_effect_and_its_answer_are_committed_as_one() {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
     let _agent = Agent::builder("callee".parse().unwrap())
-        .handled(ledger.clone())
+        .idempotency_store(ledger.clone())
         .handle("book", move |context, entry: String| {
             count.fetch_add(1, Ordering::SeqCst);
             async move {

@@ -36,7 +36,7 @@ async fn caller(broker: &MemoryBroker) -> Client {
 async fn counter(broker: &MemoryBroker) -> Agent {
     let agent = agent().handle("count", |context, to: u32| async move {
         for n in 1..=to {
-            context.respond(&n).await?;
+            context.progress(&n).await?;
         }
         Ok(format!("counted to {to}"))
     });
@@ -85,7 +85,7 @@ async fn a_slow_reader_holds_the_agent_back_and_no_other_call() {
             let count = Arc::clone(&count);
             async move {
                 for n in 1..=to {
-                    context.respond(&n).await?;
+                    context.progress(&n).await?;
                     count.fetch_add(1, Ordering::SeqCst);
                 }
                 Ok("done")
@@ -115,7 +115,7 @@ async fn progress_keeps_a_long_call_alive_and_silence_ends_it() {
     let agent = agent().handle("work", |context, (steps, pause): (u32, u64)| async move {
         for n in 1..=steps {
             tokio::time::sleep(Duration::from_secs(pause)).await;
-            context.respond(&n).await?;
+            context.progress(&n).await?;
         }
         Ok("done")
     });
@@ -192,18 +192,18 @@ async fn an_error_ends_a_stream_and_a_close_abandons_it() {
     let broker = MemoryBroker::new();
     let agent = agent()
         .handle("fail", |context, (): ()| async move {
-            context.respond(&1).await?;
+            context.progress(&1).await?;
             Err::<String, _>(Fault::new("EINVAL", "no"))
         })
         .handle("hang", |context, (): ()| async move {
-            context.respond(&1).await?;
+            context.progress(&1).await?;
             std::future::pending::<()>().await;
             Ok("")
         })
         .handle("early", |context, (): ()| async move {
-            context.respond(&1).await?;
-            context.finish("early")?;
-            assert!(!context.respond(&2).await?);
+            context.progress(&1).await?;
+            context.answer_early("early")?;
+            assert!(!context.progress(&2).await?);
             Ok("late")
         });
     let _agent = agent.serve_on(Arc::new(broker.connect())).start().await.unwrap();

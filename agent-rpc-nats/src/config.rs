@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent_rpc_core::transport::{Attempts, Guarantees};
+use agent_rpc_core::transport::{AttemptPrecision, Guarantees};
 use agent_rpc_core::wire::Topic;
 
 /// A connection to NATS.
@@ -91,7 +91,9 @@ impl NatsConfig {
         guarantees.private_answers = true;
         guarantees.bounces = true;
         guarantees.dead_letters = in_stream;
-        guarantees.attempts = if in_stream { Attempts::Exact } else { Attempts::Local };
+        guarantees.cheap_inboxes = true;
+        guarantees.attempts =
+            if in_stream { AttemptPrecision::Exact } else { AttemptPrecision::Local };
         guarantees.max_frame = Some(max_frame(1024 * 1024));
         guarantees
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_rpc_core::transport::{
     Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError, TransportErrorKind,
 };
-use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
+use agent_rpc_core::wire::{Topic, TransportKind};
 use async_nats::{Message, StatusCode, Subject};
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -228,7 +228,7 @@ impl RpcTransport for NatsTransport {
                     TransportError::new(TransportErrorKind::Refused, "the topic is too long")
                         .because(error)
                 })?;
-                (self.subject(&own)?, None, Some(BrokerAddress::of(TransportKind::Nats, &own)))
+                (self.subject(&own)?, None, Some(own))
             }
             (Subscription::Listener { .. }, _) => (subject, None, None),
         };
@@ -247,7 +247,7 @@ impl RpcTransport for NatsTransport {
         }
         let inbox = Inbox::new(CoreSeat::open(connection, subject, window, returns, subscriber)?);
         Ok(match address {
-            Some(address) => inbox.answered_at(address),
+            Some(address) => inbox.answered_at(self.kind(), &address),
             None => inbox,
         })
     }

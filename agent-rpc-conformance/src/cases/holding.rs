@@ -29,7 +29,7 @@ async fn a_stream_arrives(stage: &Stage) -> Checked {
     const ITEMS: u32 = 50;
     let agent = agent(stage).handle("count", |context, to: u32| async move {
         for n in 1..=to {
-            context.respond(&n).await?;
+            context.progress(&n).await?;
         }
         Ok(0)
     });
@@ -54,7 +54,7 @@ async fn progress_keeps_alive(stage: &Stage) -> Checked {
     let agent = agent(stage).handle("work", move |context, (): ()| async move {
         for n in 1..=6 {
             tokio::time::sleep(pause).await;
-            context.respond(&n).await?;
+            context.progress(&n).await?;
         }
         Ok(0)
     });

@@ -85,7 +85,7 @@ async fn request(stage: &Stage) -> Checked<(Frame, Opened)> {
     );
     let now = SystemTime::now();
     request.deadline = Some(Deadline::after(now, stage.limit()));
-    request.reply_to = Some(BrokerAddress::of(connection.kind(), &answers.address));
+    request.reply_to = BrokerAddress::of(connection.kind(), &answers.address);
     Ok((frame_of(&request)?, answers))
 }
 

@@ -1,6 +1,6 @@
 //! A delivery is accepted, or dropped and comes back.
 
-use agent_rpc_core::transport::{Attempt, Attempts, Delivery};
+use agent_rpc_core::transport::{Attempt, AttemptPrecision, Delivery};
 use futures_util::FutureExt;
 
 use super::Case;
@@ -85,9 +85,9 @@ async fn dropped_returns(stage: &Stage) -> Checked {
 /// A delivery that is handed out for the n-th time says so as well as was promised.
 fn attempt_is(stage: &Stage, delivery: &Delivery, time: u32) -> Checked {
     let expected = match stage.guarantees().attempts {
-        Attempts::None => Attempt::Unknown,
-        Attempts::Flag => Attempt::Redelivered(time > 1),
-        Attempts::Local | Attempts::Exact => Attempt::Number(time),
+        AttemptPrecision::None => Attempt::Unknown,
+        AttemptPrecision::Flag => Attempt::Redelivered(time > 1),
+        AttemptPrecision::Local | AttemptPrecision::Exact => Attempt::Number(time),
     };
     let seen = delivery.attempt();
     ensure!(seen == expected, "expected the attempt {expected:?}, saw {seen:?}");
@@ -103,7 +103,7 @@ async fn dropped_returns_to_another_worker(stage: &Stage) -> Checked {
     let mut other = stage.open(&second, Role::Worker, "a", 4).await?;
     drop(delivery);
     let delivery = take_this(stage, &mut other.inbox, &frame.bytes).await?;
-    if stage.guarantees().attempts == Attempts::Exact {
+    if stage.guarantees().attempts == AttemptPrecision::Exact {
         attempt_is(stage, &delivery, 2)?;
     }
     accept(stage, delivery).await

@@ -214,10 +214,7 @@ impl RpcTransport for Faulty {
         let fate = Arc::clone(&self.fate);
         let arrivals = Arrivals::new(source, fate, self.outages.seen(), !is_worker, deaf_until);
         let inbox = Inbox::new(arrivals.into_stream());
-        Ok(match address {
-            Some(address) => inbox.answered_at(address),
-            None => inbox,
-        })
+        Ok(inbox.with_reply_address(address))
     }
 
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {

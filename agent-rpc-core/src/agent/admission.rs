@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::surroundings::Clock;
+use crate::environment::Clock;
 use crate::transport::Delivery;
 use crate::trust::Trust;
 use crate::wire::{

@@ -22,9 +22,9 @@ use super::{Agent, Shared};
 use crate::bus::Bus;
 use crate::client::{Client, StartError};
 use crate::dead_letters::DeadLetters;
-use crate::handled::{Handled, MemoryHandled};
+use crate::environment::Environment;
+use crate::idempotency::{IdempotencyStore, MemoryStore};
 use crate::meters::Meters;
-use crate::surroundings::Surroundings;
 use crate::transport::{Inbox, RpcTransport, Subscription, TransportErrorKind};
 use crate::trust::{Trust, TrustBroker};
 use crate::wire::{
@@ -53,13 +53,13 @@ pub struct AgentBuilder {
     unknown: Option<Handle>,
     events: BTreeMap<(AgentAddress, String), Handle>,
     trust: Arc<dyn Trust>,
-    handled: Arc<dyn Handled>,
+    idempotency: Arc<dyn IdempotencyStore>,
     limits: Limits,
     concurrency: usize,
     in_flight: usize,
     tolerance: Duration,
     wait_for_broker: Duration,
-    surroundings: Surroundings,
+    environment: Environment,
     dead_letters: Option<Arc<dyn DeadLetters>>,
     max_attempts: u32,
     bus: Bus,
@@ -79,13 +79,13 @@ impl AgentBuilder {
             unknown: None,
             events: BTreeMap::new(),
             trust: Arc::new(TrustBroker),
-            handled: Arc::new(MemoryHandled::default()),
+            idempotency: Arc::new(MemoryStore::default()),
             limits: Limits::default(),
             concurrency: 4,
             in_flight: 64,
             tolerance: Duration::from_secs(2),
             wait_for_broker: Duration::ZERO,
-            surroundings: Surroundings::default(),
+            environment: Environment::default(),
             dead_letters: None,
             max_attempts: 20,
             bus: Bus::default(),
@@ -173,10 +173,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Where it is remembered what was handled; a [`MemoryHandled`] of 256 MiB unless set. How far
+    /// Where it is remembered what was handled; a [`MemoryStore`] of 256 MiB unless set. How far
     /// "once" reaches is this store's: one process, one machine, a fleet.
-    pub fn handled(mut self, store: impl Handled) -> Self {
-        self.handled = Arc::new(store);
+    pub fn idempotency_store(mut self, store: impl IdempotencyStore) -> Self {
+        self.idempotency = Arc::new(store);
         self
     }
 
@@ -213,8 +213,8 @@ impl AgentBuilder {
     }
 
     /// Time and ids of somebody else's making.
-    pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
-        self.surroundings = surroundings;
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
         self
     }
 
@@ -306,7 +306,7 @@ impl AgentBuilder {
                 tenant_id: shared.tenant_id.clone(),
                 limits: shared.limits.clone(),
                 trust: Arc::clone(&shared.trust),
-                clock: Arc::clone(&shared.surroundings.clock),
+                clock: Arc::clone(&shared.environment.clock),
                 tolerance: shared.tolerance,
             };
             let intake = Intake { shared: Arc::clone(&shared), admission, transport, topic };
@@ -349,8 +349,8 @@ impl AgentBuilder {
             tolerance: self.tolerance,
             longest: Duration::from_secs(600),
             trust: self.trust,
-            handled: self.handled,
-            surroundings: self.surroundings,
+            idempotency: self.idempotency,
+            environment: self.environment,
             served: self.served,
             unknown: self.unknown,
             events: self.events,

@@ -124,7 +124,10 @@ impl Context {
     ///
     /// # Errors
     /// If the value is no payload.
-    pub async fn respond<T: Serialize + ?Sized>(&self, progress: &T) -> Result<bool, PayloadError> {
+    pub async fn progress<T: Serialize + ?Sized>(
+        &self,
+        progress: &T,
+    ) -> Result<bool, PayloadError> {
         let payload = Payload::from_serialize(progress)?;
         match &self.parts.progress {
             Some(sender) => Ok(sender.send(payload).await.is_ok()),
@@ -137,7 +140,7 @@ impl Context {
     ///
     /// # Errors
     /// If the value is no payload.
-    pub fn finish<T: Serialize + ?Sized>(&self, value: &T) -> Result<bool, PayloadError> {
+    pub fn answer_early<T: Serialize + ?Sized>(&self, value: &T) -> Result<bool, PayloadError> {
         let payload = Payload::from_serialize(value)?;
         let sender = self.parts.early.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(sender.is_some_and(|sender| sender.send(payload).is_ok()))

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::admission::Role;
-use super::intake::{Intake, NoPlace, Seen};
+use super::intake::{Intake, NoPlace, Settlement};
 use super::once::NoTurn;
 use super::{handler, runtime_capabilities};
 use crate::bus::BusEvent;
@@ -16,7 +16,7 @@ use crate::wire::{AgentRpcEnvelope, Payload};
 impl Intake {
     /// An event has no answer. One that came to the requests inbox, where `fire-and-forget` puts
     /// it, is for the event's handler or else for the capability's.
-    pub(super) async fn handle_event(&self, event: &Arc<AgentRpcEnvelope>) -> Seen {
+    pub(super) async fn handle_event(&self, event: &Arc<AgentRpcEnvelope>) -> Settlement {
         let shared = &self.shared;
         let owner = self.admission.recipient.clone();
         let capability = event.capability.as_str();
@@ -33,7 +33,7 @@ impl Intake {
         });
         let Some(handle) = handle else {
             debug!("nobody handles this event");
-            return Seen::Done;
+            return Settlement::Accept;
         };
         let ends = shared.ends(event);
         // On an events topic every listener has its own copy, and what comes again is a new event;
@@ -42,17 +42,17 @@ impl Intake {
             false => None,
             true => match shared.turn(event, ends).await {
                 Ok(claim) => Some(claim),
-                Err(NoTurn::Answer { .. } | NoTurn::Replayed) => return Seen::Done,
-                Err(NoTurn::Release) => return Seen::Back,
+                Err(NoTurn::Outcome { .. } | NoTurn::Replayed) => return Settlement::Accept,
+                Err(NoTurn::Release) => return Settlement::Release,
             },
         };
         let place = match self.place(ends).await {
             Ok(place) => place,
             Err(NoPlace::TooLate) => {
                 warn!("an event's deadline passed before a handler was free");
-                return Seen::Done;
+                return Settlement::Accept;
             }
-            Err(NoPlace::Stopped) => return Seen::Back,
+            Err(NoPlace::Stopped) => return Settlement::Release,
         };
         let transaction = claim.as_ref().and_then(|claim| claim.transaction());
         let (context, _outgoing) = self.context(event, ends, transaction);
@@ -66,8 +66,8 @@ impl Intake {
         {
             warn!(%error, "an answer was not stored");
             sleep(Duration::from_secs(1)).await;
-            return Seen::Back;
+            return Settlement::Release;
         }
-        Seen::Done
+        Settlement::Accept
     }
 }

@@ -14,7 +14,7 @@ use super::once::NoTurn;
 use super::run::Run;
 use super::{Shared, runtime_capabilities};
 use crate::client::Scope;
-use crate::handled::Answer;
+use crate::idempotency::Outcome;
 use crate::meters::{Measured, OTHER};
 use crate::transport::{Arrival, Attempt, Delivery, Inbox, RpcTransport};
 use crate::wire::{AgentRpcEnvelope, Fault, Kind, Topic, codes, reserved};
@@ -29,11 +29,11 @@ pub(super) struct Intake {
 
 /// What became of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// It is done with: it is accepted.
-    Done,
+pub(super) enum Settlement {
+    /// It is taken off the broker for good.
+    Accept,
     /// It goes back: dropped, it is released.
-    Back,
+    Release,
 }
 
 /// Why a handler that waited for a place does not run.
@@ -78,7 +78,7 @@ impl Intake {
         // happens: a request takes as much memory as the largest thing that may become of it.
         let seen = Box::pin(async move {
             let (seen, span) = that.see(&delivery).await;
-            if seen == Seen::Done {
+            if seen == Settlement::Accept {
                 accept(delivery).instrument(span).await;
             }
         });
@@ -94,7 +94,7 @@ impl Intake {
     }
 
     /// Sees to it what becomes of a delivery, which is settled in the span that comes with that.
-    async fn see(&self, delivery: &Delivery) -> (Seen, Span) {
+    async fn see(&self, delivery: &Delivery) -> (Settlement, Span) {
         if let Attempt::Number(2..) | Attempt::Redelivered(true) = delivery.attempt() {
             self.shared.meters.redelivery();
         }
@@ -126,7 +126,7 @@ impl Intake {
             capability = %envelope.capability.shown(),
         );
         let header = |name| envelope.headers.get(name);
-        if let Some(trace) = &self.shared.surroundings.trace
+        if let Some(trace) = &self.shared.environment.trace
             && let Some(parent) = header(reserved::TRACEPARENT)
         {
             trace.adopt(&span, parent, header(reserved::TRACESTATE));
@@ -135,7 +135,7 @@ impl Intake {
     }
 
     /// Counts a request that has ended so.
-    pub(super) fn measure(&self, request: &AgentRpcEnvelope, outcome: &Answer, begin: Instant) {
+    pub(super) fn measure(&self, request: &AgentRpcEnvelope, outcome: &Outcome, begin: Instant) {
         let shared = &self.shared;
         let is_known = shared.known.contains(&request.from);
         let capability = request.capability.as_str();
@@ -151,13 +151,13 @@ impl Intake {
         shared.meters.request(&measured, outcome, begin.elapsed());
     }
 
-    async fn handle(&self, envelope: &Arc<AgentRpcEnvelope>, delivery: &Delivery) -> Seen {
+    async fn handle(&self, envelope: &Arc<AgentRpcEnvelope>, delivery: &Delivery) -> Settlement {
         match envelope.kind {
             Kind::Request => {}
             Kind::Event => return Box::pin(self.handle_event(envelope)).await,
             Kind::Response => {
                 debug!("an answer came to an inbox for requests");
-                return Seen::Done;
+                return Settlement::Accept;
             }
         }
         let (shared, begin, ends) = (&self.shared, Instant::now(), self.shared.ends(envelope));
@@ -186,14 +186,14 @@ impl Intake {
                 let message = "the deadline passed before a handler was free";
                 run.refused(Fault::new(codes::DEADLINE_EXCEEDED, message)).await
             }
-            Err(NoPlace::Stopped) => Seen::Back,
+            Err(NoPlace::Stopped) => Settlement::Release,
         }
     }
 
     /// What becomes of a request that does not run.
-    async fn pass_over(&self, run: &Run<'_>, no_turn: NoTurn, delivery: &Delivery) -> Seen {
+    async fn pass_over(&self, run: &Run<'_>, no_turn: NoTurn, delivery: &Delivery) -> Settlement {
         match no_turn {
-            NoTurn::Answer { answer, replayed } => {
+            NoTurn::Outcome { answer, replayed } => {
                 if replayed {
                     self.shared.meters.dedupe_hit();
                 }
@@ -203,7 +203,7 @@ impl Intake {
                 self.shared.respond(&respond, &answer).await
             }
             NoTurn::Replayed => self.bury(delivery, "auth-rejected", "replayed").await,
-            NoTurn::Release => Seen::Back,
+            NoTurn::Release => Settlement::Release,
         }
     }
 

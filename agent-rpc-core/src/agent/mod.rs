@@ -36,9 +36,9 @@ use tokio_util::task::TaskTracker;
 use crate::bus::Bus;
 use crate::client::{CallError, Client};
 use crate::dead_letters::DeadLetters;
-use crate::handled::Handled;
+use crate::environment::Environment;
+use crate::idempotency::IdempotencyStore;
 use crate::meters::Meters;
-use crate::surroundings::Surroundings;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::trust::Trust;
 use crate::wire::{
@@ -65,8 +65,8 @@ struct Shared {
     /// How long a handler may run whose caller set no deadline.
     longest: Duration,
     trust: Arc<dyn Trust>,
-    surroundings: Surroundings,
-    handled: Arc<dyn Handled>,
+    environment: Environment,
+    idempotency: Arc<dyn IdempotencyStore>,
     served: BTreeMap<String, Served>,
     unknown: Option<Handle>,
     /// By the agent whose topic it is on, and the capability.
@@ -127,7 +127,7 @@ impl Agent {
         let event = AgentRpcEnvelope {
             kind: Kind::Event,
             message_id: shared.message_id(),
-            correlation_id: CorrelationId::from(shared.surroundings.ids.next_id()),
+            correlation_id: CorrelationId::from(shared.environment.ids.next_id()),
             caused_by: None,
             from: shared.address.clone(),
             to: shared.address.clone(),
@@ -203,14 +203,14 @@ impl fmt::Debug for Agent {
 
 impl Shared {
     fn message_id(&self) -> MessageId {
-        MessageId::from(self.surroundings.ids.next_id())
+        MessageId::from(self.environment.ids.next_id())
     }
 
     /// When the time of a request is over: its deadline, and what clocks may differ by.
     fn ends(&self, request: &AgentRpcEnvelope) -> Instant {
         let left = match request.deadline {
             Some(deadline) => {
-                deadline.remaining(self.surroundings.clock.now()).saturating_add(self.tolerance)
+                deadline.remaining(self.environment.clock.now()).saturating_add(self.tolerance)
             }
             None => self.longest,
         };

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
 use super::Shared;
-use crate::handled::{Answer, Begun, Claim, Effect};
+use crate::idempotency::{Begun, Claim, Effect, Outcome};
 use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes, reserved};
 
 /// An answer that may be asked for again is remembered at least this long.
@@ -15,7 +15,7 @@ const SHORTEST: Duration = Duration::from_secs(15 * 60);
 /// Why a request does not run.
 pub(super) enum NoTurn {
     /// This is its answer already, and whether that was stored.
-    Answer { answer: Answer, replayed: bool },
+    Outcome { answer: Outcome, replayed: bool },
     /// It may have run, and nobody knows: it is refused.
     Replayed,
     /// Nobody can tell now: it goes back.
@@ -30,7 +30,7 @@ impl Shared {
         request: &AgentRpcEnvelope,
         ends: Instant,
     ) -> Result<Box<dyn Claim>, NoTurn> {
-        let now = self.surroundings.clock.now();
+        let now = self.environment.clock.now();
         let left = request.deadline.map_or(self.longest, |deadline| deadline.remaining(now));
         // A copy that comes behind its deadline is refused as late. Only a key that the caller may
         // use again, and a request that never expires, must be remembered longer than that.
@@ -42,17 +42,17 @@ impl Shared {
         loop {
             let fault = |code, message: &str| {
                 let answer = Err(Fault::new(code, message));
-                Err(NoTurn::Answer { answer, replayed: false })
+                Err(NoTurn::Outcome { answer, replayed: false })
             };
-            match self.handled.begin(&effect).await {
+            match self.idempotency.begin(&effect).await {
                 Ok(Begun::First(claim)) => return Ok(claim),
                 Ok(Begun::Done(answer)) => {
                     debug!("it was handled before");
-                    return Err(NoTurn::Answer { answer, replayed: true });
+                    return Err(NoTurn::Outcome { answer, replayed: true });
                 }
                 Ok(Begun::Running(joined)) => match timeout_at(ends, joined).await {
                     Ok(Some(answer)) => {
-                        return Err(NoTurn::Answer { answer, replayed: true });
+                        return Err(NoTurn::Outcome { answer, replayed: true });
                     }
                     // Whoever ran it gave up: ask again.
                     Ok(None) => {}

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::context::Context;
 use super::{Agent, handler};
 use crate::dead_letters::DeadLetter;
-use crate::handled::{Answer, Effect, StoreError};
+use crate::idempotency::{Effect, Outcome, StoreError};
 use crate::transport::Vouched;
 use crate::wire::{AuthRejection, DecodeError, Kind, Received};
 
@@ -58,7 +58,7 @@ impl Agent {
     ///
     /// # Errors
     /// If it is still not admitted, or nothing here handles it.
-    pub async fn replay(&self, letter: &DeadLetter) -> Result<Answer, ReplayError> {
+    pub async fn replay(&self, letter: &DeadLetter) -> Result<Outcome, ReplayError> {
         let shared = &self.shared;
         let received = Received::decode(letter.raw.clone(), &shared.limits);
         let received = received.map_err(ReplayError::Invalid)?;
@@ -77,9 +77,9 @@ impl Agent {
         let ends = Instant::now() + shared.longest;
         let (context, _outgoing) = Context::of(&request, ends, shared.client.clone(), None);
         let answer = handler::run(handle, context, ends).await;
-        let now = shared.surroundings.clock.now();
+        let now = shared.environment.clock.now();
         let effect = Effect::of(&request, now, now + Duration::from_secs(15 * 60));
-        shared.handled.replace(&effect, &answer).await.map_err(ReplayError::Store)?;
+        shared.idempotency.replace(&effect, &answer).await.map_err(ReplayError::Store)?;
         Ok(answer)
     }
 }

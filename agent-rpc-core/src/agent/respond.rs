@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::intake::Seen;
-use crate::handled::Answer;
+use super::intake::Settlement;
+use crate::idempotency::Outcome;
 use crate::transport::{Frame, RpcTransport, TransportErrorKind};
 use crate::wire::{
-    AgentId, AgentRpcEnvelope, Auth, BrokerAddress, Excess, Fault, Headers, Kind, Topic,
+    AgentId, AgentRpcEnvelope, Auth, BrokerAddress, Fault, Headers, Kind, LimitExceeded, Topic,
     answer_payload, codes, reserved,
 };
 
@@ -89,18 +89,20 @@ impl Shared {
 
     fn is_allowed(&self, reply_to: &BrokerAddress, topic: &Topic) -> bool {
         let mut allowed = self.reply_allowed.iter();
-        allowed.any(|(kind, prefix)| *kind == reply_to.kind() && is_below(topic, prefix))
+        allowed.any(|(kind, prefix)| *kind == reply_to.kind() && topic.is_at_or_below(prefix))
     }
 
     /// Publishes an answer, again and again while the broker is away, until nobody waits for it
     /// or the agent stops.
-    pub(super) async fn respond(&self, respond: &Respond<'_>, answer: &Answer) -> Seen {
-        let Some(WayBack { transport, topic }) = respond.way_back else { return Seen::Done };
+    pub(super) async fn respond(&self, respond: &Respond<'_>, answer: &Outcome) -> Settlement {
+        let Some(WayBack { transport, topic }) = respond.way_back else {
+            return Settlement::Accept;
+        };
         let frame = match self.answer_frame(respond, &**transport, answer).await {
             Ok(frame) => frame,
             Err(excess) => {
                 warn!(%excess, "an answer cannot be made");
-                return Seen::Done;
+                return Settlement::Accept;
             }
         };
         self.publish(transport, topic, &frame, respond.ends).await
@@ -112,37 +114,41 @@ impl Shared {
         topic: &Topic,
         frame: &Frame,
         ends: Instant,
-    ) -> Seen {
+    ) -> Settlement {
         let mut pause = Duration::from_millis(50);
         loop {
             // An answer is tried once even when its time is over.
             let limit = ends.max(Instant::now() + Duration::from_secs(1));
             match timeout_at(limit, transport.publish(topic, frame)).await {
-                Ok(Ok(())) => return Seen::Done,
+                Ok(Ok(())) => return Settlement::Accept,
                 Ok(Err(error)) if error.kind() == TransportErrorKind::NoReceiver => {
                     debug!("the caller is gone");
-                    return Seen::Done;
+                    return Settlement::Accept;
                 }
                 Ok(Err(error)) if error.kind() == TransportErrorKind::Closed => {
-                    return Seen::Back;
+                    return Settlement::Release;
                 }
                 Ok(Err(error)) => debug!(%error, "an answer was not published"),
                 Err(_) => {}
             }
             if Instant::now() >= ends {
                 debug!("nobody waits for the answer any more");
-                return Seen::Done;
+                return Settlement::Accept;
             }
             tokio::select! {
                 biased;
-                () = self.stop_handlers.cancelled() => return Seen::Back,
+                () = self.stop_handlers.cancelled() => return Settlement::Release,
                 () = sleep(pause) => pause = (pause * 2).min(Duration::from_secs(1)),
             }
         }
     }
 
     /// As [`Shared::respond`], for the answers that no handler gives. Boxed: they are rare.
-    pub(super) fn reply<'a>(&'a self, respond: Respond<'a>, answer: Answer) -> BoxFuture<'a, Seen> {
+    pub(super) fn reply<'a>(
+        &'a self,
+        respond: Respond<'a>,
+        answer: Outcome,
+    ) -> BoxFuture<'a, Settlement> {
         Box::pin(async move { self.respond(&respond, &answer).await })
     }
 
@@ -151,8 +157,8 @@ impl Shared {
         &self,
         respond: &Respond<'_>,
         transport: &dyn RpcTransport,
-        answer: &Answer,
-    ) -> Result<Frame, Excess> {
+        answer: &Outcome,
+    ) -> Result<Frame, LimitExceeded> {
         let frame = self.encode_answer(respond, answer).await;
         let frame = frame.and_then(|frame| within(frame, transport.guarantees().max_frame));
         let Err(excess) = frame else { return frame };
@@ -160,7 +166,11 @@ impl Shared {
         Box::pin(told).await
     }
 
-    async fn encode_answer(&self, respond: &Respond<'_>, answer: &Answer) -> Result<Frame, Excess> {
+    async fn encode_answer(
+        &self,
+        respond: &Respond<'_>,
+        answer: &Outcome,
+    ) -> Result<Frame, LimitExceeded> {
         let request = respond.request;
         let mut headers = Headers::new();
         if respond.replayed {
@@ -202,19 +212,14 @@ impl Shared {
     }
 }
 
-fn is_below(topic: &Topic, own: &Topic) -> bool {
-    let rest = topic.as_str().strip_prefix(own.as_str());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-fn within(frame: Frame, limit: Option<usize>) -> Result<Frame, Excess> {
+fn within(frame: Frame, limit: Option<usize>) -> Result<Frame, LimitExceeded> {
     match limit.filter(|limit| frame.bytes.len() > *limit) {
-        Some(limit) => Err(Excess::Bytes { size: frame.bytes.len(), limit }),
+        Some(limit) => Err(LimitExceeded::Bytes { size: frame.bytes.len(), limit }),
         None => Ok(frame),
     }
 }
 
-fn too_large(excess: &Excess) -> Fault {
+fn too_large(excess: &LimitExceeded) -> Fault {
     Fault::new(codes::HANDLER_ERROR, format!("the answer cannot be sent: {excess}"))
 }
 

@@ -13,9 +13,9 @@ use tracing::{Instrument, debug_span, warn};
 
 use super::context::Outgoing;
 use super::handler::{self, Handle};
-use super::intake::{Intake, Seen};
+use super::intake::{Intake, Settlement};
 use super::respond::{Number, Respond, WayBack};
-use crate::handled::{Answer, Claim, StoreError};
+use crate::idempotency::{Claim, Outcome, StoreError};
 use crate::wire::{AgentRpcEnvelope, Fault, Payload};
 
 /// A request for which a handler runs.
@@ -31,7 +31,7 @@ pub(super) struct Run<'a> {
 enum First {
     /// The handler works on.
     Early(Payload),
-    Returned(Answer),
+    Returned(Outcome),
 }
 
 impl Run<'_> {
@@ -41,7 +41,7 @@ impl Run<'_> {
     }
 
     /// Answers a request for which no handler runs.
-    pub(super) fn refused(&self, fault: Fault) -> BoxFuture<'_, Seen> {
+    pub(super) fn refused(&self, fault: Fault) -> BoxFuture<'_, Settlement> {
         let answer = Err(fault);
         self.intake.measure(self.request, &answer, self.begin);
         self.intake.shared.reply(self.respond(), answer)
@@ -54,7 +54,7 @@ impl Run<'_> {
         handle: &Handle,
         claim: Box<dyn Claim>,
         place: SemaphorePermit<'_>,
-    ) -> Seen {
+    ) -> Settlement {
         let transaction = claim.transaction();
         let (context, Outgoing { mut early, progress }) =
             self.intake.context(self.request, self.ends, transaction);
@@ -72,7 +72,7 @@ impl Run<'_> {
             answer
         });
         let (mut last, mut may_finish) = (None, true);
-        let answered: BoxFuture<'_, Seen> = {
+        let answered: BoxFuture<'_, Settlement> = {
             // An early answer goes out while the handler works on; the first answer counts.
             let first = loop {
                 tokio::select! {
@@ -138,7 +138,12 @@ impl Run<'_> {
 
     /// Stores an answer, then publishes it. What could not be stored is not answered: the request
     /// goes back.
-    async fn answer(&self, answer: &Answer, number: Option<u64>, claim: Box<dyn Claim>) -> Seen {
+    async fn answer(
+        &self,
+        answer: &Outcome,
+        number: Option<u64>,
+        claim: Box<dyn Claim>,
+    ) -> Settlement {
         let mut respond = self.respond();
         respond.number = number.map(|number| Number { number, is_final: true });
         self.intake.measure(self.request, answer, self.begin);
@@ -151,7 +156,7 @@ impl Run<'_> {
             Err::<_, StoreError>(error) => {
                 warn!(%error, "an answer was not stored");
                 sleep(Duration::from_secs(1)).await;
-                Seen::Back
+                Settlement::Release
             }
         }
     }

@@ -62,10 +62,10 @@ impl Call {
         let timeout = timeout.max(SHORTEST);
         let (to, ways) = shared.ways.to(to)?;
 
-        let surroundings = &shared.surroundings;
+        let environment = &shared.environment;
         // A call has the id of the message that begins it: a bounce, which names only the message,
         // finds its call.
-        let message_id = MessageId::from(surroundings.ids.next_id());
+        let message_id = MessageId::from(environment.ids.next_id());
         let envelope = Box::new(AgentRpcEnvelope {
             kind,
             correlation_id: CorrelationId::from(&message_id),
@@ -75,7 +75,7 @@ impl Call {
             to,
             capability,
             reply_to: None,
-            deadline: Some(Deadline::after(surroundings.clock.now(), timeout)),
+            deadline: Some(Deadline::after(environment.clock.now(), timeout)),
             tenant_id: shared.tenant_id.clone(),
             headers,
             payload: Some(payload),
@@ -150,7 +150,7 @@ impl Call {
     pub(super) fn trace(&mut self) {
         let headers = &mut self.envelope.headers;
         if !self.names_its_trace
-            && let Some(trace) = &self.shared.surroundings.trace
+            && let Some(trace) = &self.shared.environment.trace
             && let Some((parent, state)) = trace.current()
         {
             headers.remove(reserved::TRACESTATE);
@@ -206,7 +206,7 @@ impl Call {
                 correlation_id: self.id(),
             }),
             Ok(Err(fault)) => Err(CallError::Remote(fault)),
-            Err(error) => Err(CallError::Answer(error.to_string())),
+            Err(error) => Err(CallError::BadAnswer(error.to_string())),
         }
     }
 }

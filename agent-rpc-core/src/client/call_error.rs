@@ -36,7 +36,7 @@ pub enum CallError {
     /// The request cannot be made: an address, a header, a payload, its size. Change the call.
     Invalid(String),
     /// The answer is not of the type that was asked for. The agent has done its work.
-    Answer(String),
+    BadAnswer(String),
 }
 
 impl CallError {
@@ -51,7 +51,7 @@ impl CallError {
             Self::Unroutable { code, .. } => code,
             Self::Publish(_) => codes::PUBLISH_FAILED,
             Self::Invalid(_) => codes::INVALID_ENVELOPE,
-            Self::Answer(_) => codes::SCHEMA_VIOLATION,
+            Self::BadAnswer(_) => codes::SCHEMA_VIOLATION,
         }
     }
 
@@ -61,7 +61,7 @@ impl CallError {
         match self {
             Self::Timeout { sent } | Self::Abandoned { sent } => *sent,
             Self::Publish(error) => error.may_have_arrived(),
-            Self::Answer(_) => true,
+            Self::BadAnswer(_) => true,
             // The agent tells that its handler was cut off.
             Self::Remote(fault) => fault.code == codes::TIMEOUT,
             Self::Busy | Self::Unroutable { .. } | Self::Invalid(_) => false,
@@ -79,7 +79,7 @@ impl fmt::Display for CallError {
             Self::Unroutable { detail, .. } => f.write_str(detail),
             Self::Publish(_) => f.write_str("the request was not published"),
             Self::Invalid(detail) => write!(f, "the request cannot be made: {detail}"),
-            Self::Answer(detail) => write!(f, "the answer does not fit: {detail}"),
+            Self::BadAnswer(detail) => write!(f, "the answer does not fit: {detail}"),
         }
     }
 }

@@ -40,8 +40,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bus::Bus;
+use crate::environment::Environment;
 use crate::meters::Meters;
-use crate::surroundings::Surroundings;
 use crate::transport::RpcTransport;
 use crate::trust::Trust;
 use crate::wire::{
@@ -83,7 +83,7 @@ struct Shared {
     /// Where answers over each transport arrive.
     reply_inboxes: Vec<ReplyInbox>,
     trust: Arc<dyn Trust>,
-    surroundings: Surroundings,
+    environment: Environment,
     pending: Arc<Pending<Expected, Answer>>,
     bus: Bus,
     meters: Meters,

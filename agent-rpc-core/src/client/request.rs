@@ -168,7 +168,7 @@ impl<T: DeserializeOwned + 'static> IntoFuture for Typed<T> {
             let mut call = Call::prepare(self.request, Kind::Request)?;
             let reply = call.answered().await?;
             let Reply { value, latency, replayed, correlation_id } = reply;
-            let value = value.parse().map_err(|error| CallError::Answer(error.to_string()))?;
+            let value = value.parse().map_err(|error| CallError::BadAnswer(error.to_string()))?;
             Ok(Reply { value, latency, replayed, correlation_id })
         })
     }

@@ -16,8 +16,8 @@ use super::replies::Replies;
 use super::ways::Ways;
 use super::{Client, ReplyInbox, Shared};
 use crate::bus::Bus;
+use crate::environment::Environment;
 use crate::meters::Meters;
-use crate::surroundings::Surroundings;
 use crate::transport::{Inbox, RpcTransport, Subscription, TransportError};
 use crate::trust::{Trust, TrustBroker};
 use crate::wire::TransportKind;
@@ -67,7 +67,7 @@ pub struct ClientBuilder {
     limits: Limits,
     timeout: Duration,
     max_pending: usize,
-    surroundings: Surroundings,
+    environment: Environment,
     bus: Bus,
     metrics: bool,
 }
@@ -85,7 +85,7 @@ impl ClientBuilder {
             limits: Limits::default(),
             timeout: Duration::from_secs(30),
             max_pending: 10_000,
-            surroundings: Surroundings::default(),
+            environment: Environment::default(),
             bus: Bus::default(),
             metrics: false,
         }
@@ -152,8 +152,8 @@ impl ClientBuilder {
     }
 
     /// Time and ids of somebody else's making.
-    pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
-        self.surroundings = surroundings;
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
         self
     }
 
@@ -194,7 +194,7 @@ impl ClientBuilder {
             default_timeout: self.timeout,
             reply_inboxes,
             trust: self.trust,
-            surroundings: self.surroundings,
+            environment: self.environment,
             pending: Pending::new(self.max_pending),
             bus: self.bus,
             meters,

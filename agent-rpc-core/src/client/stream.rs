@@ -73,7 +73,7 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Stream for Answers<P, F> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         fn read<T: DeserializeOwned>(value: &Payload) -> Result<T, CallError> {
-            value.parse().map_err(|error| CallError::Answer(error.to_string()))
+            value.parse().map_err(|error| CallError::BadAnswer(error.to_string()))
         }
         self.items.poll_next_unpin(cx).map(|item| {
             Some(match item? {
@@ -269,7 +269,7 @@ impl Open {
             Ok(Ok(value)) if is_final => (Ok(StreamItem::Final(value)), true),
             Ok(Ok(value)) => (Ok(StreamItem::Progress(value)), false),
             Ok(Err(fault)) => (Err(CallError::Remote(fault)), true),
-            Err(error) => (Err(CallError::Answer(error.to_string())), is_final),
+            Err(error) => (Err(CallError::BadAnswer(error.to_string())), is_final),
         };
         match number {
             None => {
@@ -306,7 +306,7 @@ impl Open {
             let (first, last) = (self.seen + 1, next - 1);
             warn!(first, last, "answers of a stream are missing");
             let detail = format!("answers {first} to {last} of the stream are missing");
-            self.ready.push_back(Err(CallError::Answer(detail)));
+            self.ready.push_back(Err(CallError::BadAnswer(detail)));
             (self.seen, self.late) = (last, None);
             self.hand_on();
         }

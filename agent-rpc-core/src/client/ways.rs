@@ -62,7 +62,7 @@ impl Ways {
             ways.push(Way { transport: Arc::clone(transport), topic });
         }
         if ways.is_empty() {
-            let kinds: Vec<_> = routes.iter().map(|route| route.kind().scheme()).collect();
+            let kinds: Vec<_> = routes.iter().map(|route| route.kind().name()).collect();
             let kinds = kinds.join(", ");
             let detail = format!("{to} is reached over {kinds}, which is not plugged in");
             return Err(unroutable(codes::NO_TRANSPORT, detail));

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::{DeadLetter, DeadLetters, LetterError, LetterId};
+use super::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
 
 /// Dead letters in a file, one a line. For one process: two would overwrite each other.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl FileDeadLetters {
     async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, LetterError> {
+    ) -> Result<T, DeadLetterError> {
         // Held by the work itself, which goes on where this future is dropped.
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let path = Arc::clone(&self.path);
@@ -41,15 +41,15 @@ impl FileDeadLetters {
             result
         });
         match work.await {
-            Ok(result) => result.map_err(|error| LetterError::Failed(error.into())),
-            Err(error) => Err(LetterError::Failed(error.into())),
+            Ok(result) => result.map_err(|error| DeadLetterError::Failed(error.into())),
+            Err(error) => Err(DeadLetterError::Failed(error.into())),
         }
     }
 }
 
 #[async_trait]
 impl DeadLetters for FileDeadLetters {
-    async fn keep(&self, letter: &DeadLetter) -> Result<(), LetterError> {
+    async fn keep(&self, letter: &DeadLetter) -> Result<(), DeadLetterError> {
         let (mut line, max_bytes) = (letter.to_json(), self.max_bytes);
         line.push(b'\n');
         let kept = self.with(move |path| {
@@ -61,14 +61,14 @@ impl DeadLetters for FileDeadLetters {
             file.sync_data()?;
             Ok(true)
         });
-        if kept.await? { Ok(()) } else { Err(LetterError::NoRoom) }
+        if kept.await? { Ok(()) } else { Err(DeadLetterError::NoRoom) }
     }
 
-    async fn list(&self, most: usize) -> Result<Vec<(LetterId, DeadLetter)>, LetterError> {
+    async fn list(&self, most: usize) -> Result<Vec<(DeadLetterId, DeadLetter)>, DeadLetterError> {
         self.with(move |path| Ok(letters(&read(path)?).take(most).collect())).await
     }
 
-    async fn take(&self, id: &LetterId) -> Result<Option<DeadLetter>, LetterError> {
+    async fn take(&self, id: &DeadLetterId) -> Result<Option<DeadLetter>, DeadLetterError> {
         let id = id.clone();
         self.with(move |path| {
             let text = read(path)?;
@@ -101,9 +101,9 @@ fn read(path: &Path) -> io::Result<String> {
     }
 }
 
-fn letters(text: &str) -> impl Iterator<Item = (LetterId, DeadLetter)> {
+fn letters(text: &str) -> impl Iterator<Item = (DeadLetterId, DeadLetter)> {
     let letters = text.lines().filter_map(|line| DeadLetter::from_json(line.as_bytes()).ok());
-    letters.map(|letter| (LetterId::of(&letter), letter))
+    letters.map(|letter| (DeadLetterId::of(&letter), letter))
 }
 
 #[cfg(test)]
@@ -120,10 +120,10 @@ mod tests {
         for n in 1..=3 {
             letters.keep(&letter(n)).await.unwrap();
         }
-        assert!(matches!(letters.keep(&letter(4)).await, Err(LetterError::NoRoom)));
+        assert!(matches!(letters.keep(&letter(4)).await, Err(DeadLetterError::NoRoom)));
         let listed = letters.list(2).await.unwrap();
         assert_eq!(listed.iter().map(|(_, letter)| letter.at).collect::<Vec<_>>(), [1, 2]);
-        let id = LetterId::of(&letter(2));
+        let id = DeadLetterId::of(&letter(2));
         assert_eq!(letters.take(&id).await.unwrap(), Some(letter(2)));
         assert_eq!(letters.take(&id).await.unwrap(), None);
         letters.keep(&letter(4)).await.unwrap();

@@ -45,10 +45,10 @@ impl DeadLetter {
     ///
     /// # Errors
     /// If it is none of version 1.
-    pub fn from_json(json: &[u8]) -> Result<Self, LetterError> {
-        let letter: Self = serde_json::from_slice(json).map_err(|_| LetterError::NotALetter)?;
+    pub fn from_json(json: &[u8]) -> Result<Self, DeadLetterError> {
+        let letter: Self = serde_json::from_slice(json).map_err(|_| DeadLetterError::NotALetter)?;
         if letter.v != 1 {
-            return Err(LetterError::NotALetter);
+            return Err(DeadLetterError::NotALetter);
         }
         Ok(letter)
     }
@@ -71,7 +71,7 @@ impl fmt::Debug for DeadLetter {
 /// What goes wrong with dead letters.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum LetterError {
+pub enum DeadLetterError {
     /// It is no dead letter of version 1.
     NotALetter,
     /// There is no room for one more, or no place at all: it is logged, and gone.
@@ -82,7 +82,7 @@ pub enum LetterError {
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
-impl fmt::Display for LetterError {
+impl fmt::Display for DeadLetterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotALetter => "not a dead letter of version 1",
@@ -93,7 +93,7 @@ impl fmt::Display for LetterError {
     }
 }
 
-impl std::error::Error for LetterError {
+impl std::error::Error for DeadLetterError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Failed(source) => Some(&**source),

@@ -9,7 +9,7 @@ mod topic;
 
 pub use file::FileDeadLetters;
 pub(crate) use letter::without_token;
-pub use letter::{DeadLetter, LetterError};
+pub use letter::{DeadLetter, DeadLetterError};
 pub use topic::TopicDeadLetters;
 
 use std::fmt;
@@ -23,27 +23,27 @@ pub trait DeadLetters: fmt::Debug + Send + Sync + 'static {
     /// Keeps a letter; it is there when this returns.
     ///
     /// # Errors
-    /// [`LetterError::NoRoom`] and [`LetterError::TooLarge`] are final, anything else is tried again.
-    async fn keep(&self, letter: &DeadLetter) -> Result<(), LetterError>;
+    /// [`DeadLetterError::NoRoom`] and [`DeadLetterError::TooLarge`] are final, anything else is tried again.
+    async fn keep(&self, letter: &DeadLetter) -> Result<(), DeadLetterError>;
 
     /// The oldest letters, at most so many, each under the id by which it can be taken out.
     ///
     /// # Errors
     /// If they cannot be read.
-    async fn list(&self, most: usize) -> Result<Vec<(LetterId, DeadLetter)>, LetterError>;
+    async fn list(&self, most: usize) -> Result<Vec<(DeadLetterId, DeadLetter)>, DeadLetterError>;
 
     /// Takes a letter out; `None` if it is not there.
     ///
     /// # Errors
     /// If they cannot be read or written.
-    async fn take(&self, id: &LetterId) -> Result<Option<DeadLetter>, LetterError>;
+    async fn take(&self, id: &DeadLetterId) -> Result<Option<DeadLetter>, DeadLetterError>;
 }
 
 /// Names a letter, by what it says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LetterId(String);
+pub struct DeadLetterId(String);
 
-impl LetterId {
+impl DeadLetterId {
     /// The id of a letter.
     #[must_use]
     pub fn of(letter: &DeadLetter) -> Self {
@@ -52,13 +52,13 @@ impl LetterId {
     }
 }
 
-impl fmt::Display for LetterId {
+impl fmt::Display for DeadLetterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<String> for LetterId {
+impl From<String> for DeadLetterId {
     fn from(text: String) -> Self {
         Self(text)
     }

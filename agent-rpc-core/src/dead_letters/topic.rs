@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{DeadLetter, DeadLetters, LetterError, LetterId};
+use super::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
 use crate::transport::{
     Arrival, Delivery, Frame, RpcTransport, Subscription, TransportError, TransportErrorKind,
 };
@@ -45,7 +45,7 @@ impl TopicDeadLetters {
         &self,
         window: usize,
         mut enough: impl FnMut(&[(Delivery, DeadLetter)]) -> bool,
-    ) -> Result<Vec<(Delivery, DeadLetter)>, LetterError> {
+    ) -> Result<Vec<(Delivery, DeadLetter)>, DeadLetterError> {
         let worker = Subscription::Worker { window };
         let mut inbox = self.transport.subscribe(&self.place, worker).await.map_err(failed)?;
         let mut read = Vec::new();
@@ -65,17 +65,17 @@ impl TopicDeadLetters {
     }
 }
 
-fn failed(error: TransportError) -> LetterError {
+fn failed(error: TransportError) -> DeadLetterError {
     match error.kind() {
-        TransportErrorKind::NoReceiver | TransportErrorKind::Full => LetterError::NoRoom,
-        TransportErrorKind::TooLarge => LetterError::TooLarge,
-        _ => LetterError::Failed(error.into()),
+        TransportErrorKind::NoReceiver | TransportErrorKind::Full => DeadLetterError::NoRoom,
+        TransportErrorKind::TooLarge => DeadLetterError::TooLarge,
+        _ => DeadLetterError::Failed(error.into()),
     }
 }
 
 #[async_trait]
 impl DeadLetters for TopicDeadLetters {
-    async fn keep(&self, letter: &DeadLetter) -> Result<(), LetterError> {
+    async fn keep(&self, letter: &DeadLetter) -> Result<(), DeadLetterError> {
         let id = Uuid::now_v7().to_string();
         let frame = Frame {
             bytes: letter.to_json().into(),
@@ -88,13 +88,13 @@ impl DeadLetters for TopicDeadLetters {
         self.transport.publish(&self.place, &frame).await.map_err(failed)
     }
 
-    async fn list(&self, most: usize) -> Result<Vec<(LetterId, DeadLetter)>, LetterError> {
+    async fn list(&self, most: usize) -> Result<Vec<(DeadLetterId, DeadLetter)>, DeadLetterError> {
         let read = self.read(most, |read| read.len() >= most).await?;
-        Ok(read.into_iter().map(|(_, letter)| (LetterId::of(&letter), letter)).collect())
+        Ok(read.into_iter().map(|(_, letter)| (DeadLetterId::of(&letter), letter)).collect())
     }
 
-    async fn take(&self, id: &LetterId) -> Result<Option<DeadLetter>, LetterError> {
-        let is_it = |letter: &DeadLetter| LetterId::of(letter) == *id;
+    async fn take(&self, id: &DeadLetterId) -> Result<Option<DeadLetter>, DeadLetterError> {
+        let is_it = |letter: &DeadLetter| DeadLetterId::of(letter) == *id;
         let found = |read: &[(_, DeadLetter)]| read.last().is_some_and(|(_, last)| is_it(last));
         let read = self.read(10_000, found).await?;
         // The others are dropped, which lets them go.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::error::{TransportError, TransportErrorKind};
 use crate::wire::{AgentAddress, CorrelationId, MessageId};
 
 /// An encoded envelope on its way out.
@@ -28,6 +29,20 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Checks that a broker which takes at most so many bytes takes this frame.
+    ///
+    /// # Errors
+    /// [`TransportErrorKind::TooLarge`], if it does not.
+    pub fn fits(&self, max: usize) -> Result<(), TransportError> {
+        match self.bytes.len() {
+            size if size > max => {
+                let detail = format!("{size} bytes, at most {max}");
+                Err(TransportError::new(TransportErrorKind::TooLarge, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The id by which a broker may drop duplicates: a retry inside a client library has the same
     /// one, a message that we send again on purpose has not.
     #[must_use]

@@ -29,8 +29,11 @@ pub struct Guarantees {
     pub bounces: bool,
     /// Subscribing as a worker also makes a durable place for dead letters, beside the inbox.
     pub dead_letters: bool,
+    /// An inbox costs little: a stream may have one of its own. Where an inbox is a queue, a
+    /// connection or a second reading of a whole topic, streams share the caller's.
+    pub cheap_inboxes: bool,
     /// How well a delivery knows how often it was handed out.
-    pub attempts: Attempts,
+    pub attempts: AttemptPrecision,
     /// The largest frame in bytes, where there is a limit.
     pub max_frame: Option<usize>,
     /// How many workers of one inbox get work, where there is a limit.
@@ -51,7 +54,8 @@ impl Guarantees {
             durable_answers: false,
             bounces: false,
             dead_letters: false,
-            attempts: Attempts::None,
+            cheap_inboxes: false,
+            attempts: AttemptPrecision::None,
             max_frame: None,
             max_workers: None,
         }
@@ -61,7 +65,7 @@ impl Guarantees {
 /// How well a delivery knows how often it was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Attempts {
+pub enum AttemptPrecision {
     /// It does not.
     None,
     /// Only whether it was handed out before.

@@ -1,14 +1,16 @@
 //! Where deliveries come from.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, Stream};
 
 use super::delivery::Delivery;
 use super::error::TransportError;
-use crate::wire::{BrokerAddress, MessageId};
+use crate::wire::{BrokerAddress, MessageId, Topic, TransportKind};
 
 /// What the subscriber is. `window` bounds what is handed out and not settled; the transport
 /// asks its broker for no more where it can be asked, and documents what its client prefetches
@@ -73,10 +75,18 @@ impl Inbox {
         Self { reply_address: None, arrivals: Mutex::new(arrivals.boxed()) }
     }
 
-    /// With the address at which a caller can be answered.
+    /// With the topic at which a caller can be answered; without effect for a kind of broker that
+    /// no `replyTo` can name.
     #[must_use]
-    pub fn answered_at(mut self, address: BrokerAddress) -> Self {
-        self.reply_address = Some(address);
+    pub fn answered_at(mut self, kind: TransportKind, topic: &Topic) -> Self {
+        self.reply_address = BrokerAddress::of(kind, topic);
+        self
+    }
+
+    /// With the reply address of another inbox, whose arrivals these are, decorated.
+    #[must_use]
+    pub fn with_reply_address(mut self, address: Option<BrokerAddress>) -> Self {
+        self.reply_address = address;
         self
     }
 
@@ -89,8 +99,16 @@ impl Inbox {
 
     /// The next arrival. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Arrival, TransportError>> {
-        let arrivals = self.arrivals.get_mut().unwrap_or_else(PoisonError::into_inner);
-        arrivals.next().await
+        StreamExt::next(self).await
+    }
+}
+
+impl Stream for Inbox {
+    type Item = Result<Arrival, TransportError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let arrivals = self.get_mut().arrivals.get_mut().unwrap_or_else(PoisonError::into_inner);
+        arrivals.poll_next_unpin(cx)
     }
 }
 

@@ -4,20 +4,31 @@
 //! no handler, and decides nothing about admission, retries or answers; core decides those, and
 //! knows no client library. Every sentence of [`RpcTransport`]'s contract is a case of the
 //! conformance suite.
+//!
+//! What every transport would else write again stands beside the trait: [`Backoff`], [`Tls`],
+//! [`duration`], [`Frame::fits`] and, for brokers that acknowledge in order, [`LowestUnsettled`].
+//! Counting open deliveries is [`tokio_util::task::TaskTracker`].
 
+mod backoff;
 mod delivery;
+pub mod duration;
 mod error;
 mod frame;
 mod guarantees;
 mod inbox;
 mod link;
+mod lowest_unsettled;
+mod tls;
 
+pub use backoff::Backoff;
 pub use delivery::{Attempt, Delivery, Settle, Vouched};
 pub use error::{TransportError, TransportErrorKind};
 pub use frame::Frame;
-pub use guarantees::{Attempts, Guarantees};
+pub use guarantees::{AttemptPrecision, Guarantees};
 pub use inbox::{Arrival, Inbox, Subscription};
 pub use link::{Link, LinkState};
+pub use lowest_unsettled::LowestUnsettled;
+pub use tls::Tls;
 
 use std::fmt;
 use std::time::Duration;
@@ -35,7 +46,9 @@ use crate::wire::{Topic, TransportKind};
 /// owns the connection.
 #[async_trait]
 pub trait RpcTransport: fmt::Debug + Send + Sync + 'static {
-    /// The kind of broker, which is the scheme of its addresses.
+    /// The kind of broker, which is the scheme of its addresses. One that the protocol does not
+    /// know is [`TransportKind::Other`]: it gives no reply address, its deliveries carry the way
+    /// back ([`Delivery::reply_at`]).
     fn kind(&self) -> TransportKind;
 
     /// What this transport promises, as data. Core reads it (an oversize frame is refused before

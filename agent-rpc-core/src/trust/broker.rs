@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::Trust;
 use crate::transport::Vouched;
-use crate::wire::{AgentRpcEnvelope, AuthRejection, Excess, Limits, Received};
+use crate::wire::{AgentRpcEnvelope, AuthRejection, LimitExceeded, Limits, Received};
 
 /// Trusts the broker and its permissions: writes `auth` of kind `internal`, and demands nothing.
 /// The default, for a broker that only our own agents reach.
@@ -14,7 +14,11 @@ pub struct TrustBroker;
 
 #[async_trait]
 impl Trust for TrustBroker {
-    async fn seal(&self, envelope: &AgentRpcEnvelope, limits: &Limits) -> Result<Bytes, Excess> {
+    async fn seal(
+        &self,
+        envelope: &AgentRpcEnvelope,
+        limits: &Limits,
+    ) -> Result<Bytes, LimitExceeded> {
         envelope.encode(limits)
     }
 

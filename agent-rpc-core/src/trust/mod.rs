@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::transport::Vouched;
-use crate::wire::{AgentRpcEnvelope, AuthRejection, Excess, Limits, Received};
+use crate::wire::{AgentRpcEnvelope, AuthRejection, LimitExceeded, Limits, Received};
 
 /// The `auth` step of sending and of admission. It serves requests, answers and events alike.
 #[async_trait]
@@ -21,7 +21,11 @@ pub trait Trust: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// If the envelope passes a limit.
-    async fn seal(&self, envelope: &AgentRpcEnvelope, limits: &Limits) -> Result<Bytes, Excess>;
+    async fn seal(
+        &self,
+        envelope: &AgentRpcEnvelope,
+        limits: &Limits,
+    ) -> Result<Bytes, LimitExceeded>;
 
     /// Whether a request must be fresh: carry a deadline that is near enough to be remembered until
     /// it has passed. True where a frame that somebody recorded would verify again.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::Trust;
 use crate::transport::Vouched;
-use crate::wire::{AgentRpcEnvelope, AuthRejection, Excess, Keyring, Limits, Received};
+use crate::wire::{AgentRpcEnvelope, AuthRejection, Keyring, LimitExceeded, Limits, Received};
 
 /// Signs everything that is sent with one key, and believes what any key of the keyring signed.
 ///
@@ -27,7 +27,11 @@ impl SharedKeys {
 
 #[async_trait]
 impl Trust for SharedKeys {
-    async fn seal(&self, envelope: &AgentRpcEnvelope, limits: &Limits) -> Result<Bytes, Excess> {
+    async fn seal(
+        &self,
+        envelope: &AgentRpcEnvelope,
+        limits: &Limits,
+    ) -> Result<Bytes, LimitExceeded> {
         envelope.encode_signed(&self.keyring, limits)
     }
 

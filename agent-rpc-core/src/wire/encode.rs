@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::auth::Auth;
 use super::envelope::{AgentRpcEnvelope, VERSION};
-use super::error::Excess;
+use super::error::LimitExceeded;
 use super::hmac::Keyring;
 use super::json::write_string;
 use super::limits::Limits;
@@ -20,7 +20,7 @@ impl AgentRpcEnvelope {
     ///
     /// # Errors
     /// If it passes a limit: it would be refused at the other end.
-    pub fn encode(&self, limits: &Limits) -> Result<Bytes, Excess> {
+    pub fn encode(&self, limits: &Limits) -> Result<Bytes, LimitExceeded> {
         let mut out = self.open_frame(limits)?;
         if let Some(auth) = &self.auth {
             write_auth(&mut out, auth);
@@ -32,7 +32,11 @@ impl AgentRpcEnvelope {
     ///
     /// # Errors
     /// If it passes a limit: it would be refused at the other end.
-    pub fn encode_signed(&self, keyring: &Keyring, limits: &Limits) -> Result<Bytes, Excess> {
+    pub fn encode_signed(
+        &self,
+        keyring: &Keyring,
+        limits: &Limits,
+    ) -> Result<Bytes, LimitExceeded> {
         let mut out = self.open_frame(limits)?;
         let key = keyring.signing_key();
         let signature = key.sign(&[&out, b"}"]);
@@ -53,29 +57,29 @@ impl AgentRpcEnvelope {
         out
     }
 
-    fn open_frame(&self, limits: &Limits) -> Result<Vec<u8>, Excess> {
+    fn open_frame(&self, limits: &Limits) -> Result<Vec<u8>, LimitExceeded> {
         self.check_limits(limits)?;
         let mut out = Vec::with_capacity(self.size_hint());
         self.write_members(&mut out);
         Ok(out)
     }
 
-    fn check_limits(&self, limits: &Limits) -> Result<(), Excess> {
+    fn check_limits(&self, limits: &Limits) -> Result<(), LimitExceeded> {
         let count = self.headers.len();
         if count > limits.max_headers {
-            return Err(Excess::Headers { count, limit: limits.max_headers });
+            return Err(LimitExceeded::Headers { count, limit: limits.max_headers });
         }
         if count > 0 {
             let size = self.headers.size();
             if size > limits.max_header_bytes {
-                return Err(Excess::HeaderBytes { size, limit: limits.max_header_bytes });
+                return Err(LimitExceeded::HeaderBytes { size, limit: limits.max_header_bytes });
             }
         }
         let limit = limits.depth();
         let shallow = usize::from(self.headers.is_present() || self.auth.is_some());
         let levels = self.payload.as_ref().map_or(0, Payload::levels).max(shallow);
         if levels >= limit {
-            return Err(Excess::Depth { limit });
+            return Err(LimitExceeded::Depth { limit });
         }
         Ok(())
     }
@@ -182,10 +186,10 @@ fn open_auth(out: &mut Vec<u8>, kind: &str) {
     out.push(b'"');
 }
 
-fn close_frame(mut out: Vec<u8>, limits: &Limits) -> Result<Bytes, Excess> {
+fn close_frame(mut out: Vec<u8>, limits: &Limits) -> Result<Bytes, LimitExceeded> {
     out.push(b'}');
     if out.len() > limits.max_bytes {
-        return Err(Excess::Bytes { size: out.len(), limit: limits.max_bytes });
+        return Err(LimitExceeded::Bytes { size: out.len(), limit: limits.max_bytes });
     }
     Ok(Bytes::from(out))
 }

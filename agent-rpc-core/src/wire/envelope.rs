@@ -3,11 +3,11 @@
 
 use super::address::AgentAddress;
 use super::auth::Auth;
+use super::broker_address::BrokerAddress;
 use super::deadline::Deadline;
 use super::headers::Headers;
 use super::names::{Capability, CorrelationId, MessageId, TenantId};
 use super::payload::Payload;
-use super::topic::BrokerAddress;
 
 /// The one version of the protocol.
 pub const VERSION: u8 = 1;

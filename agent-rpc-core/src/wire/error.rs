@@ -106,7 +106,7 @@ pub enum Problem {
     /// The value is not what the member holds.
     Expected(&'static str),
     /// It is larger than a limit allows.
-    TooLarge(Excess),
+    TooLarge(LimitExceeded),
 }
 
 impl fmt::Display for Problem {
@@ -126,7 +126,7 @@ impl fmt::Display for Problem {
 /// A limit of [`Limits`](super::Limits), passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Excess {
+pub enum LimitExceeded {
     /// `max_bytes`: the envelope has `size`.
     Bytes {
         /// Bytes of the envelope.
@@ -155,7 +155,7 @@ pub enum Excess {
     },
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes { size, limit } => {
@@ -172,7 +172,7 @@ impl fmt::Display for Excess {
     }
 }
 
-impl std::error::Error for Excess {}
+impl std::error::Error for LimitExceeded {}
 
 /// Flaws as they are found.
 #[derive(Debug, Default)]

@@ -114,7 +114,7 @@ fn builds_a_topic(text: &str) -> bool {
 
 /// With a tenant of such a name, one agent's topic would be another's.
 fn names_a_tenant(text: &str) -> bool {
-    builds_a_topic(text) && !matches!(text, "requests" | "responses" | "events" | "dlq")
+    builds_a_topic(text) && !matches!(text, "requests" | "responses" | "events" | "control" | "dlq")
 }
 
 text_type! {
@@ -145,7 +145,7 @@ text_type! {
 text_type! {
     /// A tenant whose name is part of topics.
     TenantName, names_a_tenant,
-    "1 to 64 of A-Z a-z 0-9 _ -, and none of requests, responses, events, dlq"
+    "1 to 64 of A-Z a-z 0-9 _ -, and none of requests, responses, events, control, dlq"
 }
 
 impl MessageId {
@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(AgentId::new(name).unwrap_err().what(), AgentId::EXPECTED, "{name}");
         }
         assert!(AgentId::new("x".repeat(64)).is_ok());
-        for name in ["requests", "responses", "events", "dlq"] {
+        for name in ["requests", "responses", "events", "control", "dlq"] {
             assert!(AgentId::new(name).is_ok());
             assert!(TenantName::new(name).is_err());
         }

@@ -1,115 +1,188 @@
-//! Where messages go: topics, the convention that names them, and broker addresses.
+//! Where messages go: topics, the convention that names them, and what each is for.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
-use super::names::{AgentId, NameError, TenantName, text_type};
+use super::names::{AgentId, NameError, TenantName};
 
-/// The brokers of v1, and the schemes of `replyTo`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TransportKind {
-    /// Apache Kafka.
-    Kafka,
-    /// NATS, core or JetStream.
-    Nats,
-    /// Amazon SQS.
-    Sqs,
-    /// AMQP 0.9.1: RabbitMQ.
-    Amqp,
-    /// MQTT 5.
-    Mqtt,
-    /// No broker: one process.
-    Memory,
+/// A place to publish to or to subscribe at. Its name is the convention's or a user's; how a broker
+/// spells it is the transport's business.
+///
+/// Two topics of one name are the same topic, whatever they are said to be for.
+///
+/// ```
+/// # use agent_rpc_core::wire::{AgentId, TenantName, Topic, TopicRole};
+/// let (agent, acme) = (AgentId::new("pr-reviewer")?, TenantName::new("acme")?);
+/// assert_eq!(Topic::requests(&agent, None).as_str(), "agents.pr-reviewer.requests");
+/// let inbox = Topic::requests(&agent, Some(&acme));
+/// assert_eq!(inbox.as_str(), "agents.pr-reviewer.acme.requests");
+/// assert_eq!(inbox.dead_letters().as_str(), "agents.pr-reviewer.acme.requests.dlq");
+/// assert_eq!(Topic::new("agents.pr-reviewer.events")?.role(), TopicRole::Events);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Topic {
+    name: ByteString,
+    role: TopicRole,
 }
 
-impl TransportKind {
-    /// Every kind, in the order of the protocol.
-    pub const ALL: [Self; 6] =
-        [Self::Kafka, Self::Nats, Self::Sqs, Self::Amqp, Self::Mqtt, Self::Memory];
+/// What a topic is for. It is decided here, once: no transport reads it out of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TopicRole {
+    /// An agent's durable inbox: workers share it.
+    Requests,
+    /// Where an agent's callers are answered, and every private address below that.
+    Responses,
+    /// An agent's events: every listener gets each of them, and nobody need listen.
+    Events,
+    /// The runtime's own messages: every replica of the agent gets each of them.
+    Control,
+    /// What an inbox could not admit.
+    DeadLetters,
+    /// A name outside of the convention: somebody's inbox, unless [`Topic::with_role`] says more.
+    Other,
+}
 
-    /// The scheme of its addresses: `nats`.
-    #[must_use]
-    pub const fn scheme(self) -> &'static str {
+impl TopicRole {
+    /// The part of a topic's name that stands for it.
+    const fn part(self) -> &'static str {
         match self {
-            Self::Kafka => "kafka",
-            Self::Nats => "nats",
-            Self::Sqs => "sqs",
-            Self::Amqp => "amqp",
-            Self::Mqtt => "mqtt",
-            Self::Memory => "memory",
+            Self::Requests => "requests",
+            Self::Responses => "responses",
+            Self::Events => "events",
+            Self::Control => "control",
+            Self::DeadLetters => "dlq",
+            Self::Other => "",
+        }
+    }
+
+    fn of_part(part: &str) -> Option<Self> {
+        [Self::Requests, Self::Responses, Self::Events, Self::Control]
+            .into_iter()
+            .find(|role| role.part() == part)
+    }
+
+    /// What the convention says of a name: `agents.<id>.<role>`, or `agents.<id>.<tenant>.<role>`.
+    /// The role is known by its place: an agent may be called `responses`, and no tenant is.
+    fn of_name(name: &str) -> Self {
+        let mut parts = name.split('.');
+        if parts.next() != Some("agents") || parts.next().is_none_or(str::is_empty) {
+            return Self::Other;
+        }
+        let role = match parts.next().map(|part| (part, Self::of_part(part))) {
+            Some((_, Some(role))) => Some(role),
+            Some((tenant, None)) if !tenant.is_empty() => parts.next().and_then(Self::of_part),
+            _ => None,
+        };
+        match (role, parts.next(), parts.next()) {
+            (Some(Self::Responses), ..) => Self::Responses,
+            (Some(role), None, _) => role,
+            (Some(Self::Requests), Some("dlq"), None) => Self::DeadLetters,
+            _ => Self::Other,
         }
     }
 }
 
-impl fmt::Display for TransportKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.scheme())
-    }
-}
-
-impl FromStr for TransportKind {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.scheme() == text)
-            .ok_or(NameError::expected("kafka, nats, sqs, amqp, mqtt or memory"))
-    }
-}
-
-fn is_topic(text: &str) -> bool {
-    (1..=1000).contains(&text.len()) && !text.chars().any(|c| c.is_control() || c.is_whitespace())
-}
-
-text_type! {
-    /// A place to publish to or to subscribe at, as the convention names it. What it is called
-    /// on a broker is the transport's business.
-    ///
-    /// ```
-    /// # use agent_rpc_core::wire::{AgentId, TenantName, Topic};
-    /// let (agent, acme) = (AgentId::new("pr-reviewer")?, TenantName::new("acme")?);
-    /// assert_eq!(Topic::requests(&agent, None).as_str(), "agents.pr-reviewer.requests");
-    /// let inbox = Topic::requests(&agent, Some(&acme));
-    /// assert_eq!(inbox.as_str(), "agents.pr-reviewer.acme.requests");
-    /// assert_eq!(inbox.dead_letters().as_str(), "agents.pr-reviewer.acme.requests.dlq");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    Topic, is_topic, "1 to 1000 bytes without white space and control characters"
-}
-
 impl Topic {
-    /// The text as bytes, in the topic's own memory: nothing is copied.
+    pub(crate) const EXPECTED: &'static str =
+        "1 to 1000 bytes without white space and control characters";
+
+    /// Takes 1 to 1000 bytes without white space and control characters. Its role is what the
+    /// convention says of the name.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
+        Self::from_text(ByteString::from(name.into()))
+            .ok_or(const { NameError::expected(Self::EXPECTED) })
+    }
+
+    pub(crate) fn from_text(name: ByteString) -> Option<Self> {
+        let is_topic = (1..=1000).contains(&name.len())
+            && !name.chars().any(|c| c.is_control() || c.is_whitespace());
+        is_topic.then(|| Self { role: TopicRole::of_name(&name), name })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    /// The name as bytes, in the topic's own memory: nothing is copied.
     #[must_use]
     pub fn shared(&self) -> Bytes {
-        self.0.clone().into_bytes()
+        self.name.clone().into_bytes()
+    }
+
+    /// What the topic is for.
+    #[must_use]
+    pub fn role(&self) -> TopicRole {
+        self.role
+    }
+
+    /// The same topic, for what its user knows it to be: a name outside of the convention says
+    /// nothing by itself.
+    #[must_use]
+    pub fn with_role(mut self, role: TopicRole) -> Self {
+        self.role = role;
+        self
     }
 
     /// An agent's durable inbox.
     #[must_use]
     pub fn requests(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
-        Self::of(agent, tenant, "requests")
+        Self::of(agent, tenant, TopicRole::Requests)
     }
 
     /// Where an agent's callers are answered.
     #[must_use]
     pub fn responses(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
-        Self::of(agent, tenant, "responses")
+        Self::of(agent, tenant, TopicRole::Responses)
     }
 
     /// Where an agent tells everyone who listens.
     #[must_use]
     pub fn events(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
-        Self::of(agent, tenant, "events")
+        Self::of(agent, tenant, TopicRole::Events)
+    }
+
+    /// Where every replica of an agent hears the runtime's own messages.
+    #[must_use]
+    pub fn control(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
+        Self::of(agent, tenant, TopicRole::Control)
     }
 
     /// Where what this inbox could not admit is kept.
     #[must_use]
     pub fn dead_letters(&self) -> Self {
-        Self(ByteString::from(format!("{self}.dlq")))
+        Self { name: ByteString::from(format!("{self}.dlq")), role: TopicRole::DeadLetters }
+    }
+
+    /// An address of one subscriber, below this topic: `agents.a.responses.<token>`. Whoever must
+    /// not be able to write there must not be able to guess the token.
+    ///
+    /// # Errors
+    /// If the name becomes too long, or the token cannot be part of one.
+    pub fn private(&self, token: &str) -> Result<Self, NameError> {
+        let private = Self::new(format!("{self}.{token}"))?;
+        Ok(match self.role {
+            TopicRole::Responses => private.with_role(TopicRole::Responses),
+            _ => private,
+        })
+    }
+
+    /// The agent whose topic the convention makes this: replicas share by it.
+    #[must_use]
+    pub fn agent(&self) -> Option<&str> {
+        let id = self.as_str().strip_prefix("agents.")?.split('.').next()?;
+        (TopicRole::of_name(&self.name) != TopicRole::Other).then_some(id)
     }
 
     /// Whether this is the topic where an agent's callers are answered, or one below it.
@@ -119,57 +192,87 @@ impl Topic {
         parts.next() == Some("agents")
             && parts.next() == Some(agent.as_str())
             && tenant.is_none_or(|tenant| parts.next() == Some(tenant.as_str()))
-            && parts.next() == Some("responses")
+            && parts.next() == Some(TopicRole::Responses.part())
     }
 
-    fn of(agent: &AgentId, tenant: Option<&TenantName>, what: &str) -> Self {
-        Self(ByteString::from(match tenant {
-            Some(tenant) => format!("agents.{agent}.{tenant}.{what}"),
-            None => format!("agents.{agent}.{what}"),
-        }))
+    /// Whether this is that topic, or one below it.
+    pub(crate) fn is_at_or_below(&self, prefix: &Self) -> bool {
+        let rest = self.as_str().strip_prefix(prefix.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    fn of(agent: &AgentId, tenant: Option<&TenantName>, role: TopicRole) -> Self {
+        let part = role.part();
+        let name = ByteString::from(match tenant {
+            Some(tenant) => format!("agents.{agent}.{tenant}.{part}"),
+            None => format!("agents.{agent}.{part}"),
+        });
+        Self { name, role }
     }
 }
 
-fn is_broker_address(text: &str) -> bool {
-    split(text).is_some_and(|(_, topic)| !topic.is_empty())
+impl PartialEq for Topic {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
-fn split(text: &str) -> Option<(TransportKind, &str)> {
-    TransportKind::ALL
-        .into_iter()
-        .find_map(|kind| Some((kind, text.strip_prefix(kind.scheme())?.strip_prefix("://")?)))
+impl Eq for Topic {}
+
+impl Hash for Topic {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
-text_type! {
-    /// A topic on a kind of broker, `nats://agents.concierge.responses`: what `replyTo` holds.
-    BrokerAddress, is_broker_address,
-    "kafka, nats, sqs, amqp, mqtt or memory, then ://, then a topic"
+impl PartialOrd for Topic {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
-impl BrokerAddress {
-    /// The address of `topic` on a broker of this kind.
-    #[must_use]
-    pub fn of(kind: TransportKind, topic: &Topic) -> Self {
-        Self(ByteString::from(format!("{kind}://{topic}")))
+impl Ord for Topic {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
     }
+}
 
-    /// The kind of broker.
-    #[must_use]
-    pub fn kind(&self) -> TransportKind {
-        self.parts().0
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Topic({:?})", self.as_str())
     }
+}
 
-    /// The topic: everything behind the first `://`.
-    ///
-    /// # Errors
-    /// If what stands there is no topic: the sender may write anything.
-    pub fn topic(&self) -> Result<Topic, NameError> {
-        let topic = self.0.slice_ref(self.parts().1);
-        Topic::from_text(topic).ok_or(const { NameError::expected(Topic::EXPECTED) })
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
+}
 
-    fn parts(&self) -> (TransportKind, &str) {
-        split(self.as_str()).expect("checked by every constructor")
+impl AsRef<str> for Topic {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl FromStr for Topic {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}
+
+/// Written as its name.
+impl serde::Serialize for Topic {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Topic {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -177,23 +280,55 @@ impl BrokerAddress {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_broker_address_is_cut_at_the_first_separator() {
-        let address = BrokerAddress::new("sqs://https://host/queue").unwrap();
-        assert_eq!(address.kind(), TransportKind::Sqs);
-        assert_eq!(address.topic().unwrap().as_str(), "https://host/queue");
-        let topic = Topic::new("agents.a.responses").unwrap();
-        let address = BrokerAddress::of(TransportKind::Nats, &topic);
-        assert_eq!(address.as_str(), "nats://agents.a.responses");
-        assert_eq!(address.topic().unwrap(), topic);
+    fn topic(name: &str) -> Topic {
+        Topic::new(name).unwrap()
     }
 
     #[test]
-    fn what_is_no_broker_address_is_refused() {
-        for text in ["", "nats:", "nats://", "redis://x", "NATS://x", "://x", "nats:/x"] {
-            assert!(BrokerAddress::new(text).is_err(), "{text}");
+    fn a_role_is_known_by_its_place_in_the_name() {
+        use TopicRole::{Control, DeadLetters, Events, Other, Requests, Responses};
+        for (name, role) in [
+            ("agents.a.requests", Requests),
+            ("agents.a.acme.requests", Requests),
+            ("agents.a.requests.dlq", DeadLetters),
+            ("agents.a.acme.requests.dlq", DeadLetters),
+            ("agents.a.responses", Responses),
+            ("agents.a.responses.7.events", Responses),
+            ("agents.a.acme.responses.x", Responses),
+            ("agents.a.events", Events),
+            ("agents.a.acme.control", Control),
+            // An agent may be called like a role.
+            ("agents.responses.requests", Requests),
+            ("agents.events.acme.requests", Requests),
+            ("agents.requests.responses", Responses),
+            ("agents.a.events.x", Other),
+            ("agents.a.requests.dlq.x", Other),
+            ("agents.a.acme.emea.requests", Other),
+            ("agents.a", Other),
+            ("agents..requests", Other),
+            ("agents.a..requests", Other),
+            ("my.responses", Other),
+            ("events", Other),
+        ] {
+            assert_eq!(topic(name).role(), role, "{name}");
         }
-        assert!(BrokerAddress::new("nats://a b").unwrap().topic().is_err());
+    }
+
+    #[test]
+    fn a_user_may_say_what_a_topic_is_for() {
+        let events = topic("news").with_role(TopicRole::Events);
+        assert_eq!((events.role(), &events), (TopicRole::Events, &topic("news")));
+        let responses = topic("mine").with_role(TopicRole::Responses);
+        let private = responses.private("7f").unwrap();
+        assert_eq!((private.as_str(), private.role()), ("mine.7f", TopicRole::Responses));
+        assert!(responses.private("a b").is_err());
+    }
+
+    #[test]
+    fn the_agent_is_named_where_the_convention_made_the_topic() {
+        assert_eq!(topic("agents.a.acme.requests").agent(), Some("a"));
+        assert_eq!(topic("agents.a.b.c.requests").agent(), None);
+        assert_eq!(topic("my.own").agent(), None);
     }
 
     #[test]
@@ -202,20 +337,13 @@ mod tests {
         for tenant in [None, Some(&acme)] {
             let own = Topic::responses(&agent, tenant);
             for (suffix, is_below) in [("", true), (".", true), (".1.2", true), ("-x", false)] {
-                let topic = Topic::new(format!("{own}{suffix}")).unwrap();
+                let topic = topic(&format!("{own}{suffix}"));
                 assert_eq!(topic.is_below_responses(&agent, tenant), is_below, "{topic}");
             }
             let other = if tenant.is_none() { Some(&acme) } else { None };
             assert!(!own.is_below_responses(&agent, other), "{own}");
             assert!(!Topic::requests(&agent, tenant).is_below_responses(&agent, tenant));
             assert!(!own.is_below_responses(&AgentId::new("b").unwrap(), tenant));
-        }
-    }
-
-    #[test]
-    fn every_kind_is_its_scheme() {
-        for kind in TransportKind::ALL {
-            assert_eq!(kind.scheme().parse(), Ok(kind));
         }
     }
 }

@@ -93,8 +93,8 @@ async fn an_early_answer_is_the_answer() {
         .handle("early", move |context, (): ()| {
             let (done, wait) = (done.clone(), Arc::clone(&wait));
             async move {
-                assert!(context.finish("early")?);
-                assert!(!context.finish("again")?);
+                assert!(context.answer_early("early")?);
+                assert!(!context.answer_early("again")?);
                 wait.notified().await;
                 done.send(()).await?;
                 Ok("late")

@@ -4,7 +4,7 @@ use super::*;
 
 use agent_rpc_core::transport::{Guarantees, Link, TransportError, TransportErrorKind, Vouched};
 use agent_rpc_core::trust::{Trust, TrustBroker};
-use agent_rpc_core::wire::{AuthRejection, Excess};
+use agent_rpc_core::wire::{AuthRejection, LimitExceeded};
 use async_trait::async_trait;
 use futures_util::future::poll_immediate;
 use tokio::sync::watch;
@@ -96,7 +96,7 @@ impl Trust for Hangs {
         &self,
         envelope: &AgentRpcEnvelope,
         limits: &Limits,
-    ) -> Result<bytes::Bytes, Excess> {
+    ) -> Result<bytes::Bytes, LimitExceeded> {
         match self.seal {
             true => std::future::pending().await,
             false => TrustBroker.seal(envelope, limits).await,
@@ -189,10 +189,7 @@ impl RpcTransport for Breaks {
             Some((arrival, (inbox, broken)))
         });
         let inbox = Inbox::new(arrivals);
-        Ok(match address {
-            Some(address) => inbox.answered_at(address),
-            None => inbox,
-        })
+        Ok(inbox.with_reply_address(address))
     }
 
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {

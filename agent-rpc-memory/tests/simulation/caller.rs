@@ -62,7 +62,7 @@ async fn start(world: &Arc<World>, nth: usize, faults: &Faults, end: End) -> Opt
         let transport = world.connect(Owner::Caller, faults);
         let client = Client::builder(format!("caller-{nth}").parse().unwrap())
             .peer(AGENT.parse().unwrap(), Route::over(transport))
-            .surroundings(world.surroundings(0));
+            .environment(world.environment(0));
         if let Ok(client) = client.start().await {
             return Some(client);
         }

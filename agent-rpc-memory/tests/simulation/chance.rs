@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use agent_rpc_core::{Clock, IdSource, Surroundings};
+use agent_rpc_core::{Clock, Environment, IdSource};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -71,12 +71,12 @@ impl IdSource for SimulatedIds {
 }
 
 /// Time and ids of one client or agent, whose clock goes ahead by so many milliseconds.
-pub(crate) fn surroundings(begin: Instant, ids: &Arc<Chance>, ahead: i64) -> Surroundings {
+pub(crate) fn environment(begin: Instant, ids: &Arc<Chance>, ahead: i64) -> Environment {
     let millis = Duration::from_millis(ahead.unsigned_abs());
     let epoch = UNIX_EPOCH + EPOCH;
     let epoch = if ahead < 0 { epoch - millis } else { epoch + millis };
-    let mut surroundings = Surroundings::default();
-    surroundings.clock = Arc::new(SimulatedClock { begin, epoch });
-    surroundings.ids = Arc::new(SimulatedIds(Arc::clone(ids)));
-    surroundings
+    let mut environment = Environment::default();
+    environment.clock = Arc::new(SimulatedClock { begin, epoch });
+    environment.ids = Arc::new(SimulatedIds(Arc::clone(ids)));
+    environment
 }

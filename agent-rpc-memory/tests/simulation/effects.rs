@@ -4,7 +4,9 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use agent_rpc_core::handled::{Answer, Begun, Claim, Effect, Handled, MemoryHandled, StoreError};
+use agent_rpc_core::idempotency::{
+    Begun, Claim, Effect, IdempotencyStore, MemoryStore, Outcome, StoreError,
+};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
@@ -134,12 +136,12 @@ impl Drop for Running {
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     pub(crate) id: u32,
-    pub(crate) memory: MemoryHandled,
+    pub(crate) memory: MemoryStore,
     pub(crate) ledger: Arc<Ledger>,
 }
 
 #[async_trait]
-impl Handled for Watched {
+impl IdempotencyStore for Watched {
     async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError> {
         let begun = self.memory.begin(effect).await?;
         let id = (self.id, effect.from.to_owned(), effect.key.to_owned());
@@ -173,7 +175,7 @@ impl Handled for Watched {
         })
     }
 
-    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, effect: &Effect<'_>, answer: &Outcome) -> Result<(), StoreError> {
         self.memory.replace(effect, answer).await
     }
 }
@@ -191,7 +193,7 @@ impl Claim for WatchedClaim {
         self.claim.as_ref().and_then(|claim| claim.transaction())
     }
 
-    async fn complete(mut self: Box<Self>, answer: &Answer) -> Result<(), StoreError> {
+    async fn complete(mut self: Box<Self>, answer: &Outcome) -> Result<(), StoreError> {
         if let Some(claim) = self.claim.take() {
             claim.complete(answer).await?;
             self.ledger.note(format_args!("{:?} is stored", self.id));

@@ -98,10 +98,7 @@ impl RpcTransport for Tap {
                 Some((arrival, (inbox, owner, ledger)))
             });
         let inbox = Inbox::new(arrivals);
-        Ok(match address {
-            Some(address) => inbox.answered_at(address),
-            None => inbox,
-        })
+        Ok(inbox.with_reply_address(address))
     }
 
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {

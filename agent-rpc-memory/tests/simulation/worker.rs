@@ -97,10 +97,10 @@ fn agent(
                 handle(&ledger, effect, &context, Task::read(payload)).await
             }
         })
-        .handled(store.clone())
+        .idempotency_store(store.clone())
         .concurrency(concurrency)
         .in_flight(world.plan.in_flight)
-        .surroundings(world.surroundings(ahead))
+        .environment(world.environment(ahead))
         .wait_for_broker(Duration::from_secs(60))
 }
 
@@ -117,7 +117,7 @@ async fn handle(
     let running = ledger.run_begins(worker, &effect, concurrency);
     let answer = (task.nonce, running.run);
     if task.fate == Fate::AnswersEarly {
-        context.finish(&answer)?;
+        context.answer_early(&answer)?;
     }
     pause(task.before).await;
     running.effect();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use agent_rpc_conformance::{Faults, Faulty};
-use agent_rpc_core::Surroundings;
-use agent_rpc_core::handled::MemoryHandled;
+use agent_rpc_core::Environment;
+use agent_rpc_core::handled::MemoryStore;
 use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
 use agent_rpc_core::wire::{CorrelationId, MessageId, Topic};
 use agent_rpc_memory::{MemoryBroker, MemoryConfig};
@@ -77,7 +77,7 @@ impl World {
         let ledger = Arc::new(Ledger::new());
         ledger.note(format_args!("{plan:?}"));
         let store =
-            |id| Watched { id, memory: MemoryHandled::default(), ledger: Arc::clone(&ledger) };
+            |id| Watched { id, memory: MemoryStore::default(), ledger: Arc::clone(&ledger) };
         let stores = match plan.stores {
             Stores::Shared => 1,
             Stores::Kept | Stores::Lost => plan.workers.len() as u32,
@@ -215,8 +215,8 @@ impl World {
         Arc::new(Tap { inner, owner, ledger: Arc::clone(&self.ledger) })
     }
 
-    pub(crate) fn surroundings(&self, ahead: i64) -> Surroundings {
-        chance::surroundings(self.ledger.begin, &self.ids, ahead)
+    pub(crate) fn environment(&self, ahead: i64) -> Environment {
+        chance::environment(self.ledger.begin, &self.ids, ahead)
     }
 
     /// A number that no worker had.
@@ -231,7 +231,7 @@ impl World {
             Stores::Kept => self.stores[worker].clone(),
             Stores::Lost => {
                 let id = 100 * (worker as u32 + 1) + life as u32;
-                Watched { id, memory: MemoryHandled::default(), ..self.stores[worker].clone() }
+                Watched { id, memory: MemoryStore::default(), ..self.stores[worker].clone() }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_rpc_core::client::Route;
-use agent_rpc_core::handled::MemoryHandled;
+use agent_rpc_core::handled::MemoryStore;
 use agent_rpc_core::{Agent, Client};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -59,11 +59,11 @@ struct Look {
 pub(crate) async fn run(args: &Memory) -> anyhow::Result<Report> {
     let broker = args.transport.start(Disk::ByDefault).await?;
     let url = broker.url();
-    let store = MemoryHandled::default();
+    let store = MemoryStore::default();
     let (theirs, ours) = (args.transport.connect(&url).await?, args.transport.connect(&url).await?);
     let agent = Agent::builder("soak-sink".parse()?)
         .handle("length", |_, payload: String| async move { Ok(payload.len()) })
-        .handled(store.clone())
+        .idempotency_store(store.clone())
         .serve_on(theirs.clone())
         .start()
         .await?;
@@ -151,7 +151,7 @@ async fn stream(
 }
 
 /// Lets time pass, and looks every five seconds.
-async fn watch(seconds: u64, store: &MemoryHandled, looks: &mut Vec<Look>) -> anyhow::Result<()> {
+async fn watch(seconds: u64, store: &MemoryStore, looks: &mut Vec<Look>) -> anyhow::Result<()> {
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
         let next = Instant::now() + Duration::from_secs(5);

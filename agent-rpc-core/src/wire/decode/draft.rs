@@ -3,6 +3,7 @@
 use super::{Member, Reader};
 use crate::wire::address::AgentAddress;
 use crate::wire::auth::Auth;
+use crate::wire::broker_address::BrokerAddress;
 use crate::wire::deadline::Deadline;
 use crate::wire::envelope::{AgentRpcEnvelope, Kind};
 use crate::wire::error::{DecodeError, Problem};
@@ -10,7 +11,6 @@ use crate::wire::headers::Headers;
 use crate::wire::names::{Capability, CorrelationId, MessageId, TenantId};
 use crate::wire::payload::Payload;
 use crate::wire::received::Received;
-use crate::wire::topic::BrokerAddress;
 
 /// The members that have been read so far.
 #[derive(Debug, Default)]

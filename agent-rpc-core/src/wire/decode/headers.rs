@@ -1,7 +1,7 @@
 //! `headers`: an object of strings, within its limits.
 
 use super::{Member, Reader};
-use crate::wire::error::{Excess, Problem, shown};
+use crate::wire::error::{LimitExceeded, Problem, shown};
 use crate::wire::headers::{Headers, PROTO};
 use crate::wire::json::{Ambiguity, Stop};
 use crate::wire::limits::Limits;
@@ -38,11 +38,11 @@ impl Reader<'_> {
         })?;
         let Limits { max_headers, max_header_bytes, .. } = *self.limits;
         if count > max_headers {
-            let excess = Excess::Headers { count, limit: max_headers };
+            let excess = LimitExceeded::Headers { count, limit: max_headers };
             self.flaws.add(Member::Headers.name(), Problem::TooLarge(excess));
         }
         if size > max_header_bytes {
-            let excess = Excess::HeaderBytes { size, limit: max_header_bytes };
+            let excess = LimitExceeded::HeaderBytes { size, limit: max_header_bytes };
             self.flaws.add(Member::Headers.name(), Problem::TooLarge(excess));
         }
         self.draft.headers = Headers::from_wire(entries, disordered);

@@ -14,15 +14,15 @@ use bytes::Bytes;
 use bytestring::ByteString;
 
 use super::address::AgentAddress;
+use super::broker_address::BrokerAddress;
 use super::deadline::Deadline;
 use super::envelope::{Kind, VERSION};
-use super::error::{DecodeError, Excess, Flaws, Problem, shown};
+use super::error::{DecodeError, Flaws, LimitExceeded, Problem, shown};
 use super::json::{Ambiguity, Scanner, Span, Stop, unescape};
 use super::limits::Limits;
 use super::names::{Capability, CorrelationId, MessageId, TenantId};
 use super::payload::Payload;
 use super::received::Received;
-use super::topic::BrokerAddress;
 use draft::Draft;
 use member::Member;
 
@@ -30,7 +30,7 @@ use member::Member;
 pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeError> {
     let mut flaws = Flaws::default();
     if frame.len() > limits.max_bytes {
-        let excess = Excess::Bytes { size: frame.len(), limit: limits.max_bytes };
+        let excess = LimitExceeded::Bytes { size: frame.len(), limit: limits.max_bytes };
         flaws.add("", Problem::TooLarge(excess));
         return Err(flaws.into());
     }
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
                 let problem = match stop {
                     Stop::Syntax(what) => Problem::Syntax { what, at },
                     Stop::TooDeep => {
-                        Problem::TooLarge(Excess::Depth { limit: self.limits.depth() })
+                        Problem::TooLarge(LimitExceeded::Depth { limit: self.limits.depth() })
                     }
                 };
                 self.flaws.add("", problem);

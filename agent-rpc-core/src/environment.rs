@@ -53,7 +53,7 @@ pub trait TraceContext: fmt::Debug + Send + Sync + 'static {
 /// What a client or an agent takes from the world around it, beside its brokers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Surroundings {
+pub struct Environment {
     /// The time; the machine's by default.
     pub clock: Arc<dyn Clock>,
     /// New ids; UUIDs of version 7 by default.
@@ -62,7 +62,7 @@ pub struct Surroundings {
     pub trace: Option<Arc<dyn TraceContext>>,
 }
 
-impl Default for Surroundings {
+impl Default for Environment {
     fn default() -> Self {
         Self { clock: Arc::new(SystemClock), ids: Arc::new(RandomIds), trace: None }
     }

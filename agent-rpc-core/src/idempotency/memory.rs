@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::{Answer, Begun, Claim, Effect, Handled, StoreError};
+use super::{Begun, Claim, Effect, IdempotencyStore, Outcome, StoreError};
 use crate::wire::Payload;
 
 /// Remembers what this process has handled, within a bound on its bytes. It forgets when the
 /// process ends, and knows nothing of other workers of the same agent.
 #[derive(Clone)]
-pub struct MemoryHandled {
+pub struct MemoryStore {
     table: Arc<Mutex<Table>>,
     secrets: [RandomState; 2],
     max_bytes: usize,
@@ -38,7 +38,7 @@ struct Table {
     claims: u64,
     /// Who waits for the outcome of a claim, made for the first one that does. To drop a sender is
     /// to tell that its claim was given up.
-    joined: BTreeMap<u64, watch::Sender<Option<Answer>>>,
+    joined: BTreeMap<u64, watch::Sender<Option<Outcome>>>,
 }
 
 /// A whole second since the epoch.
@@ -56,7 +56,7 @@ struct Entry {
 enum State {
     /// Whoever holds the claim runs it.
     Running,
-    Done(Answer),
+    Done(Outcome),
 }
 
 /// The first whole second that is not before this: nothing is forgotten too early.
@@ -86,7 +86,7 @@ impl Hasher for HashedAlready {
 /// What an entry takes beside its answer: its place in the map and in the tree.
 const OVERHEAD: usize = 256;
 
-impl MemoryHandled {
+impl MemoryStore {
     /// A memory of at most so many bytes of answers, a quarter of a kilobyte each included; 256 MiB
     /// is what an agent has unless it is given another: a million small answers. When it is full of what must not be forgotten, the agent says busy.
     #[must_use]
@@ -117,14 +117,14 @@ impl MemoryHandled {
     }
 }
 
-impl Default for MemoryHandled {
+impl Default for MemoryStore {
     fn default() -> Self {
         Self::new(256 * 1024 * 1024)
     }
 }
 
 #[async_trait]
-impl Handled for MemoryHandled {
+impl IdempotencyStore for MemoryStore {
     async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError> {
         let key = self.key_of(effect);
         let mut table = self.table();
@@ -160,7 +160,7 @@ impl Handled for MemoryHandled {
         Ok(Begun::First(Box::new(MemoryClaim { store, key, claim })))
     }
 
-    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError> {
+    async fn replace(&self, effect: &Effect<'_>, answer: &Outcome) -> Result<(), StoreError> {
         let key = self.key_of(effect);
         let mut table = self.table();
         table.remove(key);
@@ -177,7 +177,7 @@ impl Handled for MemoryHandled {
     }
 }
 
-async fn joined(mut answer: watch::Receiver<Option<Answer>>) -> Option<Answer> {
+async fn joined(mut answer: watch::Receiver<Option<Outcome>>) -> Option<Outcome> {
     let answer = answer.wait_for(Option::is_some).await.ok()?;
     answer.clone()
 }
@@ -222,7 +222,7 @@ impl Table {
 }
 
 struct MemoryClaim {
-    store: MemoryHandled,
+    store: MemoryStore,
     /// Taken when the claim is completed.
     key: Option<Key>,
     claim: u64,
@@ -234,7 +234,7 @@ impl Claim for MemoryClaim {
         None
     }
 
-    async fn complete(mut self: Box<Self>, answer: &Answer) -> Result<(), StoreError> {
+    async fn complete(mut self: Box<Self>, answer: &Outcome) -> Result<(), StoreError> {
         let Some(key) = self.key.take() else { return Ok(()) };
         let stored = detached(answer);
         let mut guard = self.store.table();
@@ -271,7 +271,7 @@ impl Drop for MemoryClaim {
 }
 
 /// The answer in memory of its own: an echoed payload would keep its whole request.
-fn detached(answer: &Answer) -> Answer {
+fn detached(answer: &Outcome) -> Outcome {
     match answer {
         Ok(payload) => Ok(payload.detached()),
         Err(fault) => {
@@ -282,7 +282,7 @@ fn detached(answer: &Answer) -> Answer {
     }
 }
 
-fn size_of(answer: &Answer) -> usize {
+fn size_of(answer: &Outcome) -> usize {
     match answer {
         Ok(payload) => payload.json().len(),
         Err(fault) => {
@@ -292,10 +292,10 @@ fn size_of(answer: &Answer) -> usize {
     }
 }
 
-impl fmt::Debug for MemoryHandled {
+impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
-        f.debug_struct("MemoryHandled")
+        f.debug_struct("MemoryStore")
             .field("effects", &table.entries.len())
             .field("bytes", &table.bytes)
             .field("max_bytes", &self.max_bytes)
@@ -319,24 +319,24 @@ mod tests {
         }
     }
 
-    async fn begin(store: &MemoryHandled, key: &str, print: u8, now: u64) -> Begun {
+    async fn begin(store: &MemoryStore, key: &str, print: u8, now: u64) -> Begun {
         store.begin(&effect(key, print, now)).await.unwrap()
     }
 
-    async fn claim(store: &MemoryHandled, key: &str, now: u64) -> Box<dyn Claim> {
+    async fn claim(store: &MemoryStore, key: &str, now: u64) -> Box<dyn Claim> {
         match begin(store, key, 1, now).await {
             Begun::First(claim) => claim,
             other => panic!("{other:?}"),
         }
     }
 
-    fn answer(n: u8) -> Answer {
+    fn answer(n: u8) -> Outcome {
         Ok(Payload::from_serialize(&n).unwrap())
     }
 
     #[tokio::test]
     async fn what_was_handled_is_answered_again_until_it_may_be_forgotten() {
-        let store = MemoryHandled::default();
+        let store = MemoryStore::default();
         claim(&store, "k", 0).await.complete(&answer(7)).await.unwrap();
         assert!(
             matches!(begin(&store, "k", 1, 899).await, Begun::Done(stored) if stored == answer(7))
@@ -349,7 +349,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_runs_is_not_forgotten_and_what_is_gone_leaves_nothing_behind() {
-        let store = MemoryHandled::default();
+        let store = MemoryStore::default();
         let running = claim(&store, "runs", 0).await;
         drop(claim(&store, "given up", 0).await);
         claim(&store, "done", 0).await.complete(&answer(1)).await.unwrap();
@@ -366,7 +366,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_runs_is_joined() {
-        let store = MemoryHandled::default();
+        let store = MemoryStore::default();
         let claim = claim(&store, "k", 0).await;
         let (one, two) = (begin(&store, "k", 1, 0).await, begin(&store, "k", 1, 5000).await);
         let (Begun::Running(one), Begun::Running(two)) = (one, two) else { panic!("not joined") };
@@ -376,7 +376,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_that_is_given_up_lets_another_run() {
-        let store = MemoryHandled::default();
+        let store = MemoryStore::default();
         let claim = claim(&store, "k", 0).await;
         let Begun::Running(joined) = begin(&store, "k", 1, 0).await else { panic!("not joined") };
         drop(claim);
@@ -386,7 +386,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_operator_had_run_again_is_not_overwritten() {
-        let store = MemoryHandled::default();
+        let store = MemoryStore::default();
         let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
         for key in ["1", "2"] {
             store.replace(&effect(key, 1, 0), &answer(9)).await.unwrap();
@@ -401,7 +401,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_memory_forgets_nothing_that_lives() {
-        let store = MemoryHandled::new(2 * OVERHEAD + 10);
+        let store = MemoryStore::new(2 * OVERHEAD + 10);
         let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
         assert!(matches!(begin(&store, "3", 1, 0).await, Begun::Full));
         one.complete(&answer(1)).await.unwrap();

@@ -2,12 +2,12 @@
 //!
 //! A request that comes again (because a broker handed it out again, because a caller asked again,
 //! because somebody replays a frame) gets the answer that was stored; one that still runs is
-//! joined. How far that reaches is the store's: [`MemoryHandled`] remembers within one process,
+//! joined. How far that reaches is the store's: [`MemoryStore`] remembers within one process,
 //! and forgets when it ends.
 
 mod memory;
 
-pub use memory::MemoryHandled;
+pub use memory::MemoryStore;
 
 use std::any::Any;
 use std::error::Error;
@@ -22,11 +22,11 @@ use sha2::{Digest, Sha256};
 use crate::wire::{AgentRpcEnvelope, Fault, Payload, TenantId, reserved};
 
 /// What a handler came to.
-pub type Answer = Result<Payload, Fault>;
+pub type Outcome = Result<Payload, Fault>;
 
 /// Remembers what was handled.
 #[async_trait]
-pub trait Handled: fmt::Debug + Send + Sync + 'static {
+pub trait IdempotencyStore: fmt::Debug + Send + Sync + 'static {
     /// Asks for an effect, and claims it if nobody has had it.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ pub trait Handled: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// If it could not be stored.
-    async fn replace(&self, effect: &Effect<'_>, answer: &Answer) -> Result<(), StoreError>;
+    async fn replace(&self, effect: &Effect<'_>, answer: &Outcome) -> Result<(), StoreError>;
 }
 
 /// What a store knows of an effect.
@@ -45,9 +45,9 @@ pub enum Begun {
     /// Nothing: it is ours to run.
     First(Box<dyn Claim>),
     /// It runs: the future is ready with its answer, or with `None` where whoever ran it gave up.
-    Running(BoxFuture<'static, Option<Answer>>),
+    Running(BoxFuture<'static, Option<Outcome>>),
     /// It was handled, with this answer.
-    Done(Answer),
+    Done(Outcome),
     /// The key was used for another capability or payload.
     Conflict,
     /// There is no room to remember one more. Nothing live is evicted.
@@ -68,7 +68,7 @@ pub trait Claim: Send + Sync {
     ///
     /// # Errors
     /// If it could not be stored: nothing is answered, and the request goes back.
-    async fn complete(self: Box<Self>, answer: &Answer) -> Result<(), StoreError>;
+    async fn complete(self: Box<Self>, answer: &Outcome) -> Result<(), StoreError>;
 }
 
 /// One effect, as a store knows it, in the words of the message that asks for it.

@@ -1,0 +1,61 @@
+//! Certificates, as every transport takes them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How a connection is encrypted, and by whom the broker knows us: PEM files, which are read for
+/// each connection, so that what was replaced is used from the next one on.
+///
+/// ```
+/// use agent_rpc_core::transport::Tls;
+///
+/// let mut tls = Tls::default();
+/// tls.ca = Some("/etc/agent-rpc/ca.pem".into());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Tls {
+    /// Who may have signed the broker's certificate, and nobody else may; by default those that the
+    /// system trusts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Our certificate, followed by those that lead to its authority; none by default. It needs a
+    /// `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// The key of our certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+}
+
+impl Tls {
+    /// Our certificate with its key, where both are set.
+    ///
+    /// # Errors
+    /// If only one of the two is; the text says which is missing.
+    pub fn identity(&self) -> Result<Option<(&PathBuf, &PathBuf)>, &'static str> {
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err("`tls.certificate` needs `tls.key`"),
+            (None, Some(_)) => Err("`tls.key` needs `tls.certificate`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        let mut tls = Tls::default();
+        assert_eq!(tls.identity(), Ok(None));
+        tls.key = Some("k".into());
+        assert!(tls.identity().unwrap_err().contains("tls.certificate"));
+        tls.certificate = Some("c".into());
+        assert_eq!(tls.identity(), Ok(Some((&"c".into(), &"k".into()))));
+    }
+}
