@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent_rpc_benches::resident;
 use agent_rpc_core::client::Route;
-use agent_rpc_core::handled::MemoryStore;
+use agent_rpc_core::idempotency::MemoryStore;
 use agent_rpc_core::{Agent, Client, Clock, Environment};
 use agent_rpc_memory::MemoryBroker;
 use serde_json::json;

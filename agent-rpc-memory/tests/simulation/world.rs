@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent_rpc_conformance::{Faults, Faulty};
 use agent_rpc_core::Environment;
-use agent_rpc_core::handled::MemoryStore;
+use agent_rpc_core::idempotency::MemoryStore;
 use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
 use agent_rpc_core::wire::{CorrelationId, MessageId, Topic};
 use agent_rpc_memory::{MemoryBroker, MemoryConfig};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_rpc_core::client::Route;
-use agent_rpc_core::handled::MemoryStore;
+use agent_rpc_core::idempotency::MemoryStore;
 use agent_rpc_core::{Agent, Client};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::{self, error::TryRecvError};
