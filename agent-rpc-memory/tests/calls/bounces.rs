@@ -79,10 +79,7 @@ impl RpcTransport for Bouncing {
             Some((arrival, inbox))
         });
         let both = Inbox::new(stream::select(bounced.boxed(), arrivals.boxed()));
-        Ok(match address {
-            Some(address) => both.answered_at(address),
-            None => both,
-        })
+        Ok(both.with_reply_address(address))
     }
 
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {

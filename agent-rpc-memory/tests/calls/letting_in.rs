@@ -178,7 +178,7 @@ async fn what_is_beside_a_responses_topic_is_not_below_it() {
     let beside = Topic::new("agents.raw.responses-x.requests").unwrap();
     let worker = Subscription::Worker { window: 8 };
     let mut beside_inbox = transport.subscribe(&beside, worker).await.unwrap();
-    let astray = raw_request("echo", BrokerAddress::of(TransportKind::Memory, &beside));
+    let astray = raw_request("echo", BrokerAddress::of(TransportKind::Memory, &beside).unwrap());
     publish(&*transport, &astray).await;
     publish(&*transport, &raw_request("echo", answers.reply_address().unwrap().clone())).await;
     next_answer(&mut answers).await;
