@@ -4,9 +4,9 @@
 //! Labels are a bounded set: what comes off the wire and is not known here becomes `other`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
+use tokio::time::Instant;
 
 use crate::wire::{TransportKind, codes};
 
@@ -41,11 +41,18 @@ impl Meters {
     }
 
     /// A request has ended so, after so long.
-    pub(crate) fn request(&self, measured: &Measured<'_>, outcome: &str, latency: Duration) {
+    /// The labels are made where figures are wanted.
+    pub(crate) fn request<'a>(
+        &self,
+        outcome: &str,
+        begin: Instant,
+        measured: impl FnOnce() -> Measured<'a>,
+    ) {
         if self.agent.is_none() {
             return;
         }
-        let Measured { from, to, capability, transport, side } = *measured;
+        let latency = begin.elapsed();
+        let Measured { from, to, capability, transport, side } = measured();
         counter!(
             "agent_rpc_requests_total",
             "from" => from.to_owned(),

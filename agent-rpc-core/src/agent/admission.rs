@@ -1,23 +1,26 @@
 //! Who is let in: the steps of the protocol, in their order, before any handler runs.
+//!
+//! Only what has passed is an [`Admitted`] envelope. What has not stays [`Received`]: claims, with
+//! the reason beside them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
 
 use crate::environment::Clock;
-use crate::transport::Delivery;
+use crate::timing::MAX_DEADLINE_AHEAD;
+use crate::transport::{Delivery, Vouched};
 use crate::trust::Trust;
 use crate::wire::{
     AgentAddress, AgentRpcEnvelope, AuthReason, AuthRejection, DecodeError, Kind, Limits, Received,
     TenantId,
 };
 
-/// The longest timeout, and a minute for clocks and tokens.
-const FARTHEST: Duration = Duration::from_secs(660);
-
 /// The door of one inbox.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Admission {
-    pub(super) role: Role,
+    pub(super) role: InboxRole,
     /// Whom messages must be for: this agent or, on an events topic, the agent whose topic it is.
     pub(super) recipient: AgentAddress,
     pub(super) tenant_id: Option<TenantId>,
@@ -29,7 +32,7 @@ pub(super) struct Admission {
 
 /// What an inbox is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum InboxRole {
     /// This agent's own: requests, and events that are for one worker.
     Requests,
     /// Another agent's events. Whoever may publish there speaks to its listeners, and must not
@@ -41,65 +44,94 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Admitted(pub(super) Arc<AgentRpcEnvelope>);
 
-/// Why a message was not let in. What it claims is kept for the log and for an answer.
+/// A message that was not let in.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// 1. It is no envelope.
+    /// It is no envelope.
     Invalid(DecodeError),
-    /// 2. It is for somebody else, or nothing that this inbox is for.
-    WrongRecipient(Box<AgentRpcEnvelope>),
-    /// 3. It is another tenant's. Nothing of it is kept, which is why this is looked at first.
-    OtherTenant(Box<AgentRpcEnvelope>),
-    /// 4. Its sender is not believed.
-    Auth(Box<AgentRpcEnvelope>, AuthRejection),
-    /// 5. Nobody waits for it any more.
-    Late(Box<AgentRpcEnvelope>),
+    /// It is one, and did not pass. What it claims is kept for the log and for an answer.
+    Unbelieved(Box<Received>, Refusal),
+}
+
+/// Why an envelope was not let in.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It is another tenant's. Nothing of it is kept, which is why this is looked at first.
+    OtherTenant,
+    /// It is for somebody else, or nothing that this inbox is for.
+    WrongRecipient,
+    /// Its sender is not believed.
+    Auth(AuthRejection),
+    /// Nobody waits for it any more.
+    Late,
+}
+
+/// What a message is held against beside its sender: an operator's replay comes late on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Matters,
+    Ignored,
 }
 
 impl Admission {
+    /// Lets a delivery in.
     pub(super) async fn admit(&self, delivery: &Delivery) -> Result<Admitted, Refused> {
-        let received =
-            Received::decode(delivery.bytes().clone(), &self.limits).map_err(Refused::Invalid)?;
+        self.decide(delivery.bytes().clone(), delivery.vouched(), Age::Matters).await
+    }
+
+    /// Lets in what an operator has taken out of the dead letters, whatever its age.
+    pub(super) async fn admit_again(&self, bytes: Bytes) -> Result<Admitted, Refused> {
+        self.decide(bytes, &Vouched::default(), Age::Ignored).await
+    }
+
+    async fn decide(&self, bytes: Bytes, vouched: &Vouched, age: Age) -> Result<Admitted, Refused> {
+        let received = Received::decode(bytes, &self.limits).map_err(Refused::Invalid)?;
+        match self.judge(&received, vouched, age).await {
+            Ok(()) => Ok(Admitted(Arc::new(received.trust()))),
+            Err(refusal) => Err(Refused::Unbelieved(Box::new(received), refusal)),
+        }
+    }
+
+    async fn judge(&self, received: &Received, vouched: &Vouched, age: Age) -> Result<(), Refusal> {
         let claims = received.claims();
         // Another tenant's bytes go into no dead letters of ours, wherever they were going.
         if claims.tenant_id != self.tenant_id {
-            return Err(Refused::OtherTenant(Box::new(received.trust())));
+            return Err(Refusal::OtherTenant);
         }
-        let astray = self.role == Role::Events && claims.kind != Kind::Event;
+        let astray = self.role == InboxRole::Events && claims.kind != Kind::Event;
         if astray || !claims.to.is_for(&self.recipient) {
-            return Err(Refused::WrongRecipient(Box::new(received.trust())));
+            return Err(Refusal::WrongRecipient);
         }
-        if let Err(rejection) = self.trust.verify(&received, delivery.vouched()).await {
-            return Err(Refused::Auth(Box::new(received.trust()), rejection));
+        self.trust.verify(received, vouched).await.map_err(Refusal::Auth)?;
+        if age == Age::Matters {
+            let now = self.clock.now();
+            self.is_fresh(claims, now).map_err(Refusal::Auth)?;
+            if self.is_late(claims, now) {
+                return Err(Refusal::Late);
+            }
         }
-        let envelope = received.trust();
-        if let Err(rejection) = self.is_fresh(&envelope) {
-            return Err(Refused::Auth(Box::new(envelope), rejection));
-        }
-        let latest = self.clock.now().checked_sub(self.tolerance);
-        let late = envelope
-            .deadline
-            .zip(latest)
-            .is_some_and(|(deadline, latest)| deadline.remaining(latest).is_zero());
-        if late {
-            return Err(Refused::Late(Box::new(envelope)));
-        }
-        Ok(Admitted(Arc::new(envelope)))
+        Ok(())
     }
 
     /// A signed request must end so soon that it is remembered until then: a frame that somebody
     /// recorded then never runs twice.
-    fn is_fresh(&self, request: &AgentRpcEnvelope) -> Result<(), AuthRejection> {
-        if request.kind != Kind::Request || !self.trust.demands_freshness() {
+    fn is_fresh(&self, claims: &AgentRpcEnvelope, now: SystemTime) -> Result<(), AuthRejection> {
+        if claims.kind != Kind::Request || !self.trust.demands_freshness() {
             return Ok(());
         }
-        let Some(deadline) = request.deadline else {
+        let Some(deadline) = claims.deadline else {
             return Err(AuthRejection::new(AuthReason::MissingDeadline, "it has no deadline"));
         };
-        if deadline.remaining(self.clock.now()) > FARTHEST {
+        if deadline.remaining(now) > MAX_DEADLINE_AHEAD {
             let detail = "its deadline is more than 11 minutes away";
             return Err(AuthRejection::new(AuthReason::MissingDeadline, detail));
         }
         Ok(())
+    }
+
+    fn is_late(&self, claims: &AgentRpcEnvelope, now: SystemTime) -> bool {
+        let latest = now.checked_sub(self.tolerance);
+        let ended = claims.deadline.zip(latest);
+        ended.is_some_and(|(deadline, latest)| deadline.remaining(latest).is_zero())
     }
 }

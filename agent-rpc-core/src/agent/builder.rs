@@ -1,43 +1,39 @@
-//! How an agent is put together, and begins.
+//! How an agent is put together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, Role};
+use super::Agent;
 use super::context::Context;
 use super::handler::{Handle, Served, erase};
-use super::intake::Intake;
-use super::respond::RefusalRate;
 use super::runtime_capabilities::{Description, PREFIX};
-use super::{Agent, Shared};
+use super::start::start;
 use crate::bus::Bus;
-use crate::client::{Client, StartError};
+use crate::client::Client;
 use crate::dead_letters::DeadLetters;
 use crate::environment::Environment;
 use crate::idempotency::{IdempotencyStore, MemoryStore};
-use crate::meters::Meters;
-use crate::transport::{Inbox, RpcTransport, Subscription, TransportErrorKind};
+use crate::start_error::{StartError, parsed};
+use crate::timing::{DEFAULT_CLOCK_TOLERANCE, MAX_CLOCK_TOLERANCE};
+use crate::transport::RpcTransport;
 use crate::trust::{Trust, TrustBroker};
 use crate::wire::{
-    AgentAddress, AgentId, Fault, Limits, Payload, TenantId, TenantName, Topic, TransportKind,
+    AgentAddress, AgentId, Fault, Limits, Payload, TenantName, Topic, TransportKind,
 };
 
-/// An agent that is being put together.
+/// An agent that is being put together. Names may be given as text: what is wrong with one is told by
+/// [`AgentBuilder::start`].
 ///
 /// ```no_run
 /// # use std::sync::Arc;
 /// # use agent_rpc_core::{Agent, transport::RpcTransport};
 /// # async fn example(transport: Arc<dyn RpcTransport>) -> Result<(), Box<dyn std::error::Error>> {
-/// let agent = Agent::builder("calculator".parse()?)
+/// let agent = Agent::builder("calculator")
 ///     .handle("add", |_context, (a, b): (i32, i32)| async move { Ok(a + b) })
 ///     .serve_on(transport)
 ///     .start()
@@ -47,33 +43,34 @@ use crate::wire::{
 /// ```
 #[must_use = "an agent begins with `start`"]
 pub struct AgentBuilder {
-    id: AgentId,
-    tenant: Option<TenantName>,
-    served: BTreeMap<String, Served>,
-    unknown: Option<Handle>,
-    events: BTreeMap<(AgentAddress, String), Handle>,
-    trust: Arc<dyn Trust>,
-    idempotency: Arc<dyn IdempotencyStore>,
-    limits: Limits,
-    concurrency: usize,
-    in_flight: usize,
-    tolerance: Duration,
-    wait_for_broker: Duration,
-    environment: Environment,
-    dead_letters: Option<Arc<dyn DeadLetters>>,
-    max_attempts: u32,
-    bus: Bus,
-    metrics: bool,
-    reply_allowed: Vec<(TransportKind, Topic)>,
-    client: Option<Client>,
-    transports: Vec<Arc<dyn RpcTransport>>,
-    mistakes: Vec<String>,
+    pub(super) id: Option<AgentId>,
+    pub(super) tenant: Option<TenantName>,
+    pub(super) served: BTreeMap<String, Served>,
+    pub(super) unknown: Option<Handle>,
+    pub(super) events: BTreeMap<(AgentAddress, String), Handle>,
+    pub(super) trust: Arc<dyn Trust>,
+    pub(super) idempotency: Arc<dyn IdempotencyStore>,
+    pub(super) limits: Limits,
+    pub(super) concurrency: usize,
+    pub(super) in_flight: usize,
+    pub(super) tolerance: Duration,
+    pub(super) environment: Environment,
+    pub(super) dead_letters: Option<Arc<dyn DeadLetters>>,
+    pub(super) max_attempts: u32,
+    pub(super) bus: Bus,
+    pub(super) metrics: bool,
+    pub(super) reply_allowed: Vec<(TransportKind, Topic)>,
+    pub(super) client: Option<Client>,
+    pub(super) grace: Duration,
+    pub(super) transports: Vec<Arc<dyn RpcTransport>>,
+    pub(super) mistakes: Vec<String>,
 }
 
 impl AgentBuilder {
-    pub(super) fn new(id: AgentId) -> Self {
+    pub(super) fn new(id: &str) -> Self {
+        let mut mistakes = Vec::new();
         Self {
-            id,
+            id: parsed(id, "the agent", &mut mistakes),
             tenant: None,
             served: BTreeMap::new(),
             unknown: None,
@@ -83,8 +80,7 @@ impl AgentBuilder {
             limits: Limits::default(),
             concurrency: 4,
             in_flight: 64,
-            tolerance: Duration::from_secs(2),
-            wait_for_broker: Duration::ZERO,
+            tolerance: DEFAULT_CLOCK_TOLERANCE,
             environment: Environment::default(),
             dead_letters: None,
             max_attempts: 20,
@@ -92,8 +88,9 @@ impl AgentBuilder {
             metrics: false,
             reply_allowed: Vec::new(),
             client: None,
+            grace: Duration::from_secs(20),
             transports: Vec::new(),
-            mistakes: Vec::new(),
+            mistakes,
         }
     }
 
@@ -136,12 +133,11 @@ impl AgentBuilder {
     }
 
     /// Listens to an agent's events of this capability. They are handled side by side: their order
-    /// is not kept.
-    /// For this agent's own address: to those that
-    /// came to its requests inbox, as `fire-and-forget` sends them.
+    /// is not kept. For this agent's own address: to those that came to its requests inbox, as
+    /// `fire-and-forget` sends them.
     pub fn on_event<In, F, Fut>(
         mut self,
-        of: AgentAddress,
+        of: impl AsRef<str>,
         capability: impl Into<String>,
         handler: F,
     ) -> Self
@@ -152,6 +148,9 @@ impl AgentBuilder {
     {
         let capability = capability.into();
         self.check_capability(&capability);
+        let Some(of) = parsed::<AgentAddress>(of.as_ref(), "the agent", &mut self.mistakes) else {
+            return self;
+        };
         if of.id().is_err() {
             self.mistakes.push(format!("{of} cannot build a topic for its events"));
         }
@@ -162,8 +161,8 @@ impl AgentBuilder {
     }
 
     /// Serves a tenant: its topics, its envelopes.
-    pub fn tenant(mut self, tenant: TenantName) -> Self {
-        self.tenant = Some(tenant);
+    pub fn tenant(mut self, tenant: impl AsRef<str>) -> Self {
+        self.tenant = parsed(tenant.as_ref(), "the tenant", &mut self.mistakes);
         self
     }
 
@@ -201,14 +200,7 @@ impl AgentBuilder {
 
     /// How far the clocks of callers may differ from ours; 2 s unless set, an hour at most.
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
-        // Beyond that a deadline would mean nothing.
-        self.tolerance = tolerance.min(Duration::from_secs(3600));
-        self
-    }
-
-    /// How long [`AgentBuilder::start`] waits for a broker that is down; it fails at once unless set.
-    pub fn wait_for_broker(mut self, time: Duration) -> Self {
-        self.wait_for_broker = time;
+        self.tolerance = tolerance.min(MAX_CLOCK_TOLERANCE);
         self
     }
 
@@ -258,6 +250,13 @@ impl AgentBuilder {
         self
     }
 
+    /// How long [`Agent::serve_until`] lets handlers finish when it is to stop; 20 s unless set. Longer
+    /// than an orchestrator waits before it kills, and it is the orchestrator's that counts.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
     /// Serves on this transport, beside those added so far.
     pub fn serve_on(mut self, transport: Arc<dyn RpcTransport>) -> Self {
         if self.transports.iter().any(|known| Arc::ptr_eq(known, &transport)) {
@@ -272,47 +271,7 @@ impl AgentBuilder {
     /// # Errors
     /// If something is configured that cannot be, or a broker cannot be reached.
     pub async fn start(self) -> Result<Agent, StartError> {
-        self.check()?;
-        let in_flight = self.in_flight;
-        let give_up = Instant::now().checked_add(self.wait_for_broker);
-        let requests = Topic::requests(&self.id, self.tenant.as_ref());
-        let own = AgentAddress::of(&self.id);
-        let owners: BTreeSet<_> = self.events.keys().map(|(of, _)| of.clone()).collect();
-
-        let mut inboxes = Vec::new();
-        for transport in &self.transports {
-            let worker = Subscription::Worker { window: in_flight };
-            let inbox = open(transport, &requests, worker, give_up).await?;
-            inboxes.push((
-                Arc::clone(transport),
-                requests.clone(),
-                Role::Requests,
-                own.clone(),
-                inbox,
-            ));
-            for owner in owners.iter().filter(|owner| **owner != own) {
-                let id = owner.id().map_err(|error| StartError::Config(error.to_string()))?;
-                let topic = Topic::events(&id, self.tenant.as_ref());
-                let listener = Subscription::Listener { window: in_flight };
-                let inbox = open(transport, &topic, listener, give_up).await?;
-                inboxes.push((Arc::clone(transport), topic, Role::Events, owner.clone(), inbox));
-            }
-        }
-        let shared = Arc::new(self.into_shared());
-        for (transport, topic, role, recipient, inbox) in inboxes {
-            let admission = Admission {
-                role,
-                recipient,
-                tenant_id: shared.tenant_id.clone(),
-                limits: shared.limits.clone(),
-                trust: Arc::clone(&shared.trust),
-                clock: Arc::clone(&shared.environment.clock),
-                tolerance: shared.tolerance,
-            };
-            let intake = Intake { shared: Arc::clone(&shared), admission, transport, topic };
-            shared.tasks.spawn(intake.run(inbox));
-        }
-        Ok(Agent { shared })
+        start(self).await
     }
 
     fn check_capability(&mut self, capability: &str) {
@@ -321,77 +280,6 @@ impl AgentBuilder {
         } else if capability.starts_with(PREFIX) {
             self.mistakes
                 .push(format!("{capability:?}: what begins with {PREFIX} is the runtime's"));
-        }
-    }
-
-    fn check(&self) -> Result<(), StartError> {
-        let mistake = match () {
-            () if !self.mistakes.is_empty() => self.mistakes.join("; "),
-            () if self.transports.is_empty() => {
-                "an agent needs a transport: add one with `serve_on`".to_owned()
-            }
-            () if self.concurrency == 0 => "an agent needs room for one handler".to_owned(),
-            () if self.in_flight == 0 => "an agent needs room for one request".to_owned(),
-            () => return Ok(()),
-        };
-        Err(StartError::Config(mistake))
-    }
-
-    fn into_shared(self) -> Shared {
-        let meters = Meters::new(self.id.as_str(), self.metrics);
-        let known = self.client.as_ref().map(Client::peer_addresses).unwrap_or_default();
-        Shared {
-            address: AgentAddress::of(&self.id),
-            tenant_id: self.tenant.as_ref().map(TenantId::from),
-            id: self.id,
-            tenant: self.tenant,
-            limits: self.limits,
-            tolerance: self.tolerance,
-            longest: Duration::from_secs(600),
-            trust: self.trust,
-            idempotency: self.idempotency,
-            environment: self.environment,
-            served: self.served,
-            unknown: self.unknown,
-            events: self.events,
-            places: Semaphore::new(self.concurrency.min(Semaphore::MAX_PERMITS)),
-            refusals: RefusalRate::new(),
-            dead_letters: self.dead_letters,
-            max_attempts: self.max_attempts,
-            bus: self.bus,
-            meters,
-            known,
-            reply_allowed: self.reply_allowed,
-            transports: self.transports,
-            client: self.client,
-            tasks: TaskTracker::new(),
-            stop_intake: CancellationToken::new(),
-            stop_handlers: CancellationToken::new(),
-        }
-    }
-}
-
-/// Opens an inbox, waiting until `give_up` for a broker that is down.
-async fn open(
-    transport: &Arc<dyn RpcTransport>,
-    topic: &Topic,
-    subscription: Subscription,
-    give_up: Option<Instant>,
-) -> Result<Inbox, StartError> {
-    let mut pause = Duration::from_millis(50);
-    loop {
-        match transport.subscribe(topic, subscription).await {
-            Ok(inbox) => return Ok(inbox),
-            Err(error)
-                if error.kind() == TransportErrorKind::Unreachable
-                    && give_up.is_none_or(|give_up| Instant::now() < give_up) =>
-            {
-                sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(1));
-            }
-            Err(source) => {
-                return Err(StartError::Transport { kind: transport.kind(), source });
-            }
         }
     }
 }

@@ -10,10 +10,11 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::client::Client;
+use super::Shared;
+use crate::client::{CallError, Client, Scope};
 use crate::wire::{
-    AgentAddress, AgentRpcEnvelope, CorrelationId, Deadline, Headers, MessageId, Payload,
-    PayloadError, reserved,
+    AgentAddress, AgentRpcEnvelope, Capability, CorrelationId, Deadline, Headers, MessageId,
+    Payload, PayloadError, TenantId, reserved,
 };
 
 /// What comes out of a context before its handler returns.
@@ -23,7 +24,29 @@ pub(super) struct Outgoing {
     pub(super) progress: Option<mpsc::Receiver<Payload>>,
 }
 
-/// The request, its time, and the way back and onward. Cheap to clone.
+/// The request that a handler handles, its time, and the ways back and onward. Cheap to clone.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use agent_rpc_core::{Agent, Context, Fault, transport::RpcTransport};
+/// # async fn example(transport: Arc<dyn RpcTransport>) -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder("pr-reviewer")
+///     .handle("review-pr", |context: Context, files: Vec<String>| async move {
+///         for (read, file) in files.iter().enumerate() {
+///             context.progress(&read).await?; // to a caller that asked for a stream
+///             if context.remaining().is_zero() {
+///                 return Err(Fault::new("SLOW", format!("no time for {file}")));
+///             }
+///         }
+///         context.emit("reviewed", &files.len()).await?; // to everybody who listens
+///         Ok(format!("{} of {}", files.len(), context.caller()))
+///     })
+///     .serve_on(transport)
+///     .start()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Context {
     parts: Arc<Parts>,
@@ -33,6 +56,8 @@ struct Parts {
     request: Arc<AgentRpcEnvelope>,
     ends: Instant,
     client: Option<Client>,
+    /// The agent that handles the request; none in a test.
+    agent: Option<Arc<Shared>>,
     early: Mutex<Option<oneshot::Sender<Payload>>>,
     transaction: Option<Arc<dyn Any + Send + Sync>>,
     /// Where progress goes, if the caller takes it.
@@ -40,11 +65,12 @@ struct Parts {
 }
 
 impl Context {
-    /// The context of a request, and where its early answer comes out.
-    pub(super) fn of(
+    /// The context of a request, and where what it sends comes out.
+    pub(super) fn new(
         request: &Arc<AgentRpcEnvelope>,
         ends: Instant,
         client: Option<Client>,
+        agent: Option<Arc<Shared>>,
         transaction: Option<Arc<dyn Any + Send + Sync>>,
     ) -> (Self, Outgoing) {
         let (sender, receiver) = oneshot::channel();
@@ -55,6 +81,7 @@ impl Context {
             request: Arc::clone(request),
             ends,
             client,
+            agent,
             early: Mutex::new(Some(sender)),
             transaction,
             progress,
@@ -72,6 +99,18 @@ impl Context {
     #[must_use]
     pub fn caller(&self) -> &AgentAddress {
         &self.parts.request.from
+    }
+
+    /// What is asked for.
+    #[must_use]
+    pub fn capability(&self) -> &Capability {
+        &self.parts.request.capability
+    }
+
+    /// The tenant in which it is asked for, if the agent serves one.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&TenantId> {
+        self.parts.request.tenant_id.as_ref()
     }
 
     /// Names the request.
@@ -132,6 +171,26 @@ impl Context {
         match &self.parts.progress {
             Some(sender) => Ok(sender.send(payload).await.is_ok()),
             None => Ok(false),
+        }
+    }
+
+    /// Tells everyone who listens to this agent's events, as [`Agent::emit`](super::Agent::emit)
+    /// does. The event names this request as its cause.
+    ///
+    /// # Errors
+    /// If the event cannot be made, or a broker did not take it.
+    pub async fn emit<T: Serialize + ?Sized>(
+        &self,
+        capability: &str,
+        payload: &T,
+    ) -> Result<(), CallError> {
+        let payload = Payload::from_serialize(payload);
+        match &self.parts.agent {
+            Some(agent) => {
+                let scope = Scope::of(&self.parts.request, &agent.id, self.parts.ends);
+                agent.emit(capability, payload, Some(&scope)).await
+            }
+            None => Ok(()),
         }
     }
 

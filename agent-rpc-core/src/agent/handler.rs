@@ -7,11 +7,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tracing::error;
 
 use super::context::Context;
 use super::runtime_capabilities::Description;
+use crate::in_time::in_time;
 use crate::wire::{Fault, Payload, codes};
 
 /// A handler whose types are forgotten.
@@ -47,7 +48,8 @@ where
     })
 }
 
-/// Runs a handler for the request of its context. It has answered when it returns, fails, panics, or when its time is over.
+/// Runs a handler for the request of its context. It has answered when it returns, fails, panics, or
+/// when its time is over.
 pub(super) async fn run(
     handle: &Handle,
     context: Context,
@@ -59,9 +61,9 @@ pub(super) async fn run(
         handle(context, payload).await
     })
     .catch_unwind();
-    match timeout_at(ends, handled).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(panic)) => {
+    match in_time(|| ends, handled).await {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(panic)) => {
             // What was panicked with may itself panic when it is dropped.
             if let Err(again) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 std::mem::forget(again);
@@ -70,6 +72,6 @@ pub(super) async fn run(
             error!("a handler panicked");
             Err(Fault::new(codes::HANDLER_ERROR, "the handler panicked"))
         }
-        Err(_) => Err(Fault::new(codes::TIMEOUT, "the deadline passed while the handler ran")),
+        None => Err(Fault::new(codes::TIMEOUT, "the deadline passed while the handler ran")),
     }
 }

@@ -1,21 +1,17 @@
 //! Admission's sixth step: was it handled before?
 
-use std::time::Duration;
-
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, warn};
 
 use super::Shared;
 use crate::idempotency::{Begun, Claim, Effect, Outcome};
+use crate::timing::{MAX_CALL_TIMEOUT, MIN_RETENTION, RELEASE_DELAY, RETENTION_MARGIN};
 use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes, reserved};
-
-/// An answer that may be asked for again is remembered at least this long.
-const SHORTEST: Duration = Duration::from_secs(15 * 60);
 
 /// Why a request does not run.
 pub(super) enum NoTurn {
-    /// This is its answer already, and whether that was stored.
-    Outcome { answer: Outcome, replayed: bool },
+    /// This is its outcome already, and whether that was stored.
+    Outcome { outcome: Outcome, replayed: bool },
     /// It may have run, and nobody knows: it is refused.
     Replayed,
     /// Nobody can tell now: it goes back.
@@ -31,28 +27,28 @@ impl Shared {
         ends: Instant,
     ) -> Result<Box<dyn Claim>, NoTurn> {
         let now = self.environment.clock.now();
-        let left = request.deadline.map_or(self.longest, |deadline| deadline.remaining(now));
-        // A copy that comes behind its deadline is refused as late. Only a key that the caller may
+        let left = request.deadline.map_or(MAX_CALL_TIMEOUT, |deadline| deadline.remaining(now));
+        // A copy that comes after its deadline is refused as late. Only a key that the caller may
         // use again, and a request that never expires, must be remembered longer than that.
-        let expires = left + self.tolerance + Duration::from_secs(60);
+        let expires = left + self.tolerance + RETENTION_MARGIN;
         let is_named = request.headers.get(reserved::IDEMPOTENCY_KEY).is_some();
         let lasts = is_named || request.deadline.is_none();
-        let keep_until = now + if lasts { expires.max(SHORTEST) } else { expires };
+        let keep_until = now + if lasts { expires.max(MIN_RETENTION) } else { expires };
         let effect = Effect::of(request, now, keep_until);
         loop {
             let fault = |code, message: &str| {
-                let answer = Err(Fault::new(code, message));
-                Err(NoTurn::Outcome { answer, replayed: false })
+                let outcome = Err(Fault::new(code, message));
+                Err(NoTurn::Outcome { outcome, replayed: false })
             };
             match self.idempotency.begin(&effect).await {
                 Ok(Begun::First(claim)) => return Ok(claim),
-                Ok(Begun::Done(answer)) => {
+                Ok(Begun::Done(outcome)) => {
                     debug!("it was handled before");
-                    return Err(NoTurn::Outcome { answer, replayed: true });
+                    return Err(NoTurn::Outcome { outcome, replayed: true });
                 }
                 Ok(Begun::Running(joined)) => match timeout_at(ends, joined).await {
-                    Ok(Some(answer)) => {
-                        return Err(NoTurn::Outcome { answer, replayed: true });
+                    Ok(Some(outcome)) => {
+                        return Err(NoTurn::Outcome { outcome, replayed: true });
                     }
                     // Whoever ran it gave up: ask again.
                     Ok(None) => {}
@@ -74,7 +70,7 @@ impl Shared {
                 }
                 Err(error) => {
                     warn!(%error, "it cannot be told whether a request was handled before");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    sleep(RELEASE_DELAY).await;
                     return Err(NoTurn::Release);
                 }
             }

@@ -2,17 +2,15 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::context::Context;
+use super::admission::{Admitted, InboxRole, Refusal, Refused};
 use super::{Agent, handler};
 use crate::dead_letters::DeadLetter;
 use crate::idempotency::{Effect, Outcome, StoreError};
-use crate::transport::Vouched;
-use crate::wire::{AuthRejection, DecodeError, Kind, Received};
+use crate::timing::{MAX_CALL_TIMEOUT, MIN_RETENTION};
+use crate::wire::{AuthRejection, DecodeError, Kind};
 
 /// Why a dead letter cannot be run.
 #[derive(Debug)]
@@ -60,26 +58,29 @@ impl Agent {
     /// If it is still not admitted, or nothing here handles it.
     pub async fn replay(&self, letter: &DeadLetter) -> Result<Outcome, ReplayError> {
         let shared = &self.shared;
-        let received = Received::decode(letter.raw.clone(), &shared.limits);
-        let received = received.map_err(ReplayError::Invalid)?;
-        let claims = received.claims();
-        if !claims.to.is_for(&shared.address) || claims.tenant_id != shared.tenant_id {
-            return Err(ReplayError::Foreign);
-        }
-        let verified = shared.trust.verify(&received, &Vouched::default()).await;
-        verified.map_err(ReplayError::Auth)?;
-        let request = Arc::new(received.trust());
-        let served = shared.served.get(request.capability.as_str()).map(|served| &served.handle);
-        let handle = served.or(shared.unknown.as_ref()).filter(|_| request.kind != Kind::Response);
+        let admission = shared.admission(InboxRole::Requests, shared.address.clone());
+        let Admitted(request) = admission.admit_again(letter.raw.clone()).await?;
+        let handle = shared.handle_for(request.capability.as_str());
+        let handle = handle.filter(|_| request.kind != Kind::Response);
         let handle = handle.ok_or(ReplayError::NoHandler)?;
 
         // Its own deadline has passed: it has the time of a request that sets none.
-        let ends = Instant::now() + shared.longest;
-        let (context, _outgoing) = Context::of(&request, ends, shared.client.clone(), None);
-        let answer = handler::run(handle, context, ends).await;
+        let ends = Instant::now() + MAX_CALL_TIMEOUT;
+        let (context, _outgoing) = shared.context(&request, ends, None);
+        let outcome = handler::run(handle, context, ends).await;
         let now = shared.environment.clock.now();
-        let effect = Effect::of(&request, now, now + Duration::from_secs(15 * 60));
-        shared.idempotency.replace(&effect, &answer).await.map_err(ReplayError::Store)?;
-        Ok(answer)
+        let effect = Effect::of(&request, now, now + MIN_RETENTION);
+        shared.idempotency.replace(&effect, &outcome).await.map_err(ReplayError::Store)?;
+        Ok(outcome)
+    }
+}
+
+impl From<Refused> for ReplayError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Invalid(error) => Self::Invalid(error),
+            Refused::Unbelieved(_, Refusal::Auth(rejection)) => Self::Auth(rejection),
+            Refused::Unbelieved(..) => Self::Foreign,
+        }
     }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use serde::de::DeserializeOwned;
 
-use super::request::{Reply, Request};
-use super::{CallError, Client};
+use super::Client;
+use super::answer::Reply;
+use super::call_error::CallError;
+use super::request::Request;
 use crate::wire::Payload;
 
 /// The same request to several agents. Awaiting it sends all of them and collects every answer, or
@@ -19,7 +21,7 @@ pub struct AskAll {
 }
 
 /// What one of several agents answered.
-pub type Asked<T> = (String, Result<Reply<T>, CallError>);
+pub type AgentReply<T> = (String, Result<Reply<T>, CallError>);
 
 impl AskAll {
     pub(super) fn new<A: AsRef<str>>(
@@ -44,7 +46,7 @@ impl AskAll {
     }
 
     /// Sends all requests, and reads each answer as a type.
-    pub async fn typed<T: DeserializeOwned + 'static>(self) -> Vec<Asked<T>> {
+    pub async fn typed<T: DeserializeOwned + 'static>(self) -> Vec<AgentReply<T>> {
         let ask =
             |(to, request): (String, Request)| async move { (to, request.typed::<T>().await) };
         join_all(self.requests.into_iter().map(ask)).await
@@ -52,7 +54,7 @@ impl AskAll {
 }
 
 impl IntoFuture for AskAll {
-    type Output = Vec<Asked<Payload>>;
+    type Output = Vec<AgentReply<Payload>>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -1,223 +1,139 @@
-//! A call on its way: published, awaited, sent again where its answer may be lost, sent another
-//! way where it reaches nobody.
+//! A call over its routes in turn, until whoever takes its answers has what it wants.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::ops::ControlFlow;
 
-use futures_util::future::OptionFuture;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::{Instrument, info_span};
+use tokio::time::{Instant, timeout_at};
 
-use super::call::Call;
-use super::pending::{Place, Told};
-use super::record::CallRecord;
-use super::request::Reply;
-use super::ways::Way;
-use super::{Answer, CallError, Expected};
-use crate::bus::BusEvent;
-use crate::meters::Measured;
-use crate::transport::{TransportError, TransportErrorKind};
-use crate::wire::{CorrelationId, Payload};
+use super::attempt::Attempt;
+use super::call_error::{CallError, Reason};
+use super::gate::Answer;
+use super::mailbox::{Mailbox, Notice};
+use super::prepare::Call;
+use crate::transport::TransportError;
 
-/// How long a request that could not be sent once more waits for the next try.
-pub(super) const AGAIN: Duration = Duration::from_millis(200);
+/// Who takes the answers of a call.
+pub(super) trait Take: Send {
+    /// What it has in the end.
+    type Taken: Send;
 
-/// How one way ended that brought no answer.
-enum Dead {
+    /// Takes an answer; breaks when that was all it wanted.
+    fn take(&mut self, answer: Answer) -> impl Future<Output = ControlFlow<Self::Taken>> + Send;
+
+    /// When it wants to be woken although no answer has come.
+    fn wake_at(&self) -> Option<Instant>;
+
+    /// It is that time.
+    fn woken(&mut self) -> impl Future<Output = ControlFlow<Self::Taken>> + Send;
+}
+
+/// How one route ended that did not bring what is wanted.
+pub(super) enum RouteFailure {
     /// Nobody answered in its time.
-    Silent,
+    TimedOut,
     /// Nobody can answer any more: its reply inbox has ended.
-    Deaf {
+    NoReplyInbox {
         /// Whether the request was sent.
         sent: bool,
     },
     /// The request was not taken, or reached nobody.
-    Failed(TransportError),
+    Publish(TransportError),
+    /// The request cannot be sent here: it is too large, or no proof could be had.
+    Unsendable(Reason),
+    /// The client was closed: no other route helps.
+    Abandoned {
+        /// Whether the request was sent.
+        sent: bool,
+    },
 }
 
-impl Call {
-    /// Hands the request to the first broker that takes it.
-    pub(super) async fn posted(mut self) -> Result<CorrelationId, CallError> {
-        let mut failure = CallError::Timeout { sent: false };
-        let mut next = 0;
-        while let Some(nth) = self.way_from(next) {
-            next = nth + 1;
-            if self.shared.stop.is_cancelled() {
-                return Err(CallError::Abandoned { sent: false });
+/// What is known of the routes that were left.
+#[derive(Default)]
+struct Left {
+    /// The request was handed to a broker.
+    sent: bool,
+    /// One of them may still bring an answer.
+    may_answer: bool,
+    /// Boxed, as it is rare: a call that waits has no room for it.
+    failure: Option<Box<TransportError>>,
+}
+
+/// Sends the call and hands its answers to `taker`.
+pub(super) async fn exchange<T: Take>(
+    call: &mut Call,
+    mailbox: &mut Mailbox,
+    taker: &mut T,
+) -> Result<T::Taken, CallError> {
+    let mut left = Left::default();
+    let mut next = 0;
+    while let Some(nth) = route_from(call, next) {
+        next = nth + 1;
+        let attempt = Attempt::new(call, nth, mailbox, taker);
+        match attempt.run().await {
+            Ok(taken) => return Ok(taken),
+            Err(RouteFailure::TimedOut) => {
+                (left.sent, left.may_answer) = (call.transmission > 0, true);
             }
-            let until = self.until(nth);
-            let Ok(frame) = timeout_at(until, self.frame(nth)).await else { continue };
-            let (frame, Way { transport, topic }) = (frame?, &self.ways[nth]);
-            match timeout_at(until, transport.publish(topic, &frame)).await {
-                Ok(Ok(())) => return Ok(self.id()),
-                // What may have arrived is not sent another way: nobody would tell it from a
-                // second request.
-                Ok(Err(error)) if error.may_have_arrived() => {
-                    return Err(CallError::Publish(error));
-                }
-                Ok(Err(error)) => failure = CallError::Publish(error),
-                Err(_) => return Err(CallError::Timeout { sent: true }),
+            Err(RouteFailure::NoReplyInbox { sent }) => left.sent |= sent,
+            Err(RouteFailure::Publish(error)) => {
+                left.sent |= error.may_have_arrived();
+                left.may_answer |= error.may_have_arrived();
+                left.failure = Some(Box::new(error));
+            }
+            Err(RouteFailure::Unsendable(reason)) => {
+                return Err(CallError::invalid(reason, call.facts(Some(nth), left.sent)));
+            }
+            Err(RouteFailure::Abandoned { sent }) => {
+                let facts = call.facts(Some(nth), left.sent || sent);
+                return Err(CallError::Abandoned(Box::new(facts)));
             }
         }
-        Err(failure)
     }
-
-    /// Sends the request and waits for its answer.
-    pub(super) async fn answered(&mut self) -> Result<Reply<Payload>, CallError> {
-        // Registered before publishing: a fast agent can answer before `publish` returns.
-        let mut place = self.register()?;
-        self.answered_in(&mut place).await
+    let facts = |sent| call.facts(next.checked_sub(1), sent);
+    match left.failure {
+        Some(error) if !left.sent => return Err(CallError::publish(*error, facts(false))),
+        _ if !left.may_answer => return Err(CallError::Abandoned(Box::new(facts(left.sent)))),
+        _ => {}
     }
-
-    /// Takes a place now, and does the rest behind: the outcome is told on the bus.
-    pub(super) fn in_background(mut self) -> Result<CorrelationId, CallError> {
-        let (id, mut place, shared) = (self.id(), self.register()?, Arc::clone(&self.shared));
-        let (bus, correlation_id) = (shared.bus.clone(), id.clone());
-        shared.tasks.spawn(async move {
-            let begin = self.begin;
-            let outcome = self.answered_in(&mut place).await;
-            let record = CallRecord::new(outcome, Some(correlation_id), begin.elapsed());
-            bus.tell(|| BusEvent::Response(record));
-        });
-        Ok(id)
+    match linger(call, mailbox, taker).await {
+        Some(Some(taken)) => Ok(taken),
+        Some(None) => Err(CallError::Abandoned(Box::new(facts(left.sent)))),
+        None => Err(CallError::Timeout(Box::new(facts(left.sent)))),
     }
+}
 
-    /// Waits in a place that was taken, in a span of its own, and measures how it ends.
-    async fn answered_in(
-        &mut self,
-        place: &mut Place<Expected, Answer>,
-    ) -> Result<Reply<Payload>, CallError> {
-        let span = info_span!(
-            "rpc",
-            otel.kind = "client",
-            message_id = %self.envelope.message_id,
-            correlation_id = %self.envelope.correlation_id,
-            from = %self.envelope.from,
-            to = %self.envelope.to,
-            capability = %self.envelope.capability,
-        );
-        self.measure_pending();
-        let outcome = self.sent_and_answered(place).instrument(span).await;
-        self.measure_pending();
-        let measured = Measured {
-            from: self.shared.address.as_str(),
-            to: self.envelope.to.as_str(),
-            capability: self.envelope.capability.as_str(),
-            transport: self.ways[0].transport.kind(),
-            side: "caller",
+/// A route that was left may still bring an answer, or tell late that it reached nobody. `None` when
+/// the time is over, `Some(None)` when the client was closed.
+async fn linger<T: Take>(
+    call: &Call,
+    mailbox: &mut Mailbox,
+    taker: &mut T,
+) -> Option<Option<T::Taken>> {
+    loop {
+        let wake_at = taker.wake_at().map_or(call.end, |at| at.min(call.end));
+        let step = match timeout_at(wake_at, mailbox.next(false)).await {
+            Ok(Notice::Answer(answer)) => taker.take(answer).await,
+            Ok(Notice::Abandoned | Notice::InboxClosed) => return Some(None),
+            Ok(Notice::Bounced | Notice::Gap) => ControlFlow::Continue(()),
+            Err(_) if Instant::now() >= call.end => return None,
+            Err(_) => taker.woken().await,
         };
-        let code = outcome.as_ref().map_or_else(CallError::code, |_| "ok");
-        self.shared.meters.request(&measured, code, self.begin.elapsed());
-        outcome
+        if let ControlFlow::Break(taken) = step {
+            return Some(Some(taken));
+        }
     }
+}
 
-    fn measure_pending(&self) {
-        self.shared.meters.pending(|| self.shared.pending.len());
-    }
+/// The next route to try: one whose link is down is passed over, but for the last.
+pub(super) fn route_from(call: &Call, next: usize) -> Option<usize> {
+    let count = call.routes.len();
+    (next..count).find(|nth| nth + 1 == count || call.routes[*nth].is_up())
+}
 
-    async fn sent_and_answered(
-        &mut self,
-        place: &mut Place<Expected, Answer>,
-    ) -> Result<Reply<Payload>, CallError> {
-        self.trace();
-        let (mut sent, mut open, mut failure) = (false, false, None);
-        let mut next = 0;
-        while let Some(nth) = self.way_from(next) {
-            next = nth + 1;
-            match self.exchange(nth, place).await? {
-                Ok(reply) => return Ok(reply),
-                Err(Dead::Silent) => (sent, open) = (self.transmission > 0, true),
-                Err(Dead::Deaf { sent: was_sent }) => sent |= was_sent,
-                Err(Dead::Failed(error)) => {
-                    sent |= error.may_have_arrived();
-                    open |= error.may_have_arrived();
-                    // Boxed, as it is rare: a call that waits has no room for it.
-                    failure = Some(Box::new(error));
-                }
-            }
-        }
-        match failure {
-            Some(error) if !sent => return Err(CallError::Publish(*error)),
-            _ if !open => return Err(CallError::Abandoned { sent }),
-            _ => {}
-        }
-        // A way that was left may still bring the answer, or tell late that it reached nobody.
-        loop {
-            match timeout_at(self.end, &mut *place).await {
-                Ok(Some(Told::Answer(answer))) => return self.reply(&answer),
-                Ok(Some(Told::Bounced)) => {}
-                Ok(None) => return Err(CallError::Abandoned { sent }),
-                Err(_) => return Err(CallError::Timeout { sent }),
-            }
-        }
+/// Until when a route may take: a third of what remains, and the last one all of it.
+pub(super) fn route_until(call: &Call, nth: usize) -> Instant {
+    if nth + 1 == call.routes.len() {
+        return call.end;
     }
-
-    /// Until when a way may take: a third of what remains, and the last one all of it.
-    fn until(&self, nth: usize) -> Instant {
-        if nth + 1 == self.ways.len() {
-            return self.end;
-        }
-        let now = Instant::now();
-        now + self.end.saturating_duration_since(now) / 3
-    }
-
-    /// Publishes the request on one way and waits for its answer. After a gap it is published once
-    /// more, with the next transmission number: the agent has stored its answer, or still works.
-    async fn exchange(
-        &mut self,
-        nth: usize,
-        place: &mut Place<Expected, Answer>,
-    ) -> Result<Result<Reply<Payload>, Dead>, CallError> {
-        let mut too_late = pin!(sleep_until(self.until(nth)));
-        let frame = tokio::select! {
-            biased;
-            frame = self.frame(nth) => frame,
-            () = &mut too_late => return Ok(Err(Dead::Silent)),
-        };
-        let (mut frame, way) = (frame?, &self.ways[nth]);
-        let inbox = self.shared.reply_inbox(&way.transport).map(|inbox| inbox.gaps.clone());
-        let Some(mut gaps) = inbox.filter(|gaps| gaps.has_changed().is_ok()) else {
-            return Ok(Err(Dead::Deaf { sent: false }));
-        };
-        gaps.mark_unchanged();
-        let mut sent_before = false;
-        loop {
-            frame.transmission = self.transmission;
-            self.transmission += 1;
-            let mut publish = way.transport.publish(&way.topic, &frame);
-            let (mut published, mut again) = (false, OptionFuture::default());
-            loop {
-                // Confirm and answer side by side: an answer that overtakes the confirm ends it.
-                tokio::select! {
-                    biased;
-                    told = &mut *place => match told {
-                        Some(Told::Answer(answer)) => return self.reply(&answer).map(Ok),
-                        Some(Told::Bounced) if !sent_before => {
-                            return Ok(Err(Dead::Failed(TransportErrorKind::NoReceiver.into())));
-                        }
-                        // What was sent before may have run, or run now. After a restart the agent
-                        // may be back later than we are.
-                        Some(Told::Bounced) => {
-                            (published, again) = (true, Some(Box::pin(sleep(AGAIN))).into());
-                        }
-                        None => return Err(CallError::Abandoned { sent: true }),
-                    },
-                    result = &mut publish, if !published => match result {
-                        Err(error) if !sent_before => return Ok(Err(Dead::Failed(error))),
-                        // What is sent once more must arrive too: the first answer may be lost.
-                        Err(_) => (published, again) = (true, Some(Box::pin(sleep(AGAIN))).into()),
-                        Ok(()) => published = true,
-                    },
-                    Some(()) = &mut again => break,
-                    gap = gaps.changed(), if published => match gap {
-                        Ok(()) => break,
-                        Err(_) => return Ok(Err(Dead::Deaf { sent: true })),
-                    },
-                    () = &mut too_late => return Ok(Err(Dead::Silent)),
-                }
-            }
-            sent_before = true;
-        }
-    }
+    let now = Instant::now();
+    now + call.end.saturating_duration_since(now) / 3
 }

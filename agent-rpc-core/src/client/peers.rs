@@ -6,7 +6,18 @@ use std::sync::Arc;
 use crate::transport::RpcTransport;
 use crate::wire::{AgentAddress, Topic, TransportKind};
 
-/// One way to an agent: a transport, and its topic there.
+/// One route to an agent: a transport, and the agent's topic there.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use agent_rpc_core::Route;
+/// # use agent_rpc_core::transport::RpcTransport;
+/// # fn example(nats: Arc<dyn RpcTransport>) -> Result<(), Box<dyn std::error::Error>> {
+/// let by_convention = Route::over(Arc::clone(&nats));
+/// let elsewhere = Route::over(nats).requests_at("legacy.reviews".parse()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Route {
     kind: TransportKind,
@@ -50,11 +61,26 @@ impl Route {
     }
 }
 
-/// The agents that a client can call: each with its routes, the preferred one first.
+/// The agents that a client can call: each with its routes, the preferred one first; and the route
+/// to everybody else, where there is one.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use agent_rpc_core::client::{PeerTable, Route};
+/// # use agent_rpc_core::transport::RpcTransport;
+/// # fn example(nats: Arc<dyn RpcTransport>) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut peers = PeerTable::new();
+/// peers.add("agent://pr-reviewer".parse()?, Route::over(Arc::clone(&nats)));
+/// peers.add_role("reviewers", "agent://pr-reviewer".parse()?);
+/// peers.set_default_route(nats);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct PeerTable {
     peers: BTreeMap<AgentAddress, Vec<Route>>,
     roles: BTreeMap<String, Vec<AgentAddress>>,
+    default_route: Option<Arc<dyn RpcTransport>>,
 }
 
 impl PeerTable {
@@ -64,9 +90,15 @@ impl PeerTable {
         Self::default()
     }
 
-    /// Adds a route to an agent, behind those that it has.
+    /// Adds a route to an agent, after those that it has.
     pub fn add(&mut self, agent: AgentAddress, route: Route) {
         self.peers.entry(agent).or_default().push(route);
+    }
+
+    /// Reaches agents that the table does not name over this transport: each at the topic that
+    /// convention gives it, in the client's tenant.
+    pub fn set_default_route(&mut self, transport: Arc<dyn RpcTransport>) {
+        self.default_route = Some(transport);
     }
 
     /// Says that an agent serves a role, beside those that do.
@@ -92,5 +124,21 @@ impl PeerTable {
         let without_version =
             || self.peers.get(&AgentAddress::of(&to.version().and(to.id().ok())?));
         self.peers.get(to).or_else(without_version).map(Vec::as_slice)
+    }
+
+    pub(super) fn default_route(&self) -> Option<&Arc<dyn RpcTransport>> {
+        self.default_route.as_ref()
+    }
+
+    /// Every transport that some route goes over, once.
+    pub(super) fn transports(&self) -> Vec<Arc<dyn RpcTransport>> {
+        let mut distinct: Vec<Arc<dyn RpcTransport>> = Vec::new();
+        let routed = self.peers.values().flatten().filter_map(Route::transport);
+        for transport in routed.chain(&self.default_route) {
+            if !distinct.iter().any(|known| Arc::ptr_eq(known, transport)) {
+                distinct.push(Arc::clone(transport));
+            }
+        }
+        distinct
     }
 }

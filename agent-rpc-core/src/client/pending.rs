@@ -1,143 +1,191 @@
-//! The calls that wait for an answer: plain data with a few verbs, no envelope and no I/O.
+//! The calls that wait for answers: plain data with a few verbs, no envelope and no I/O.
 //!
-//! A place is taken before anything is sent, because a fast agent answers before the publish
-//! returns. It is given up when the caller stops waiting, for whatever reason: a map that only
-//! a reply empties grows for ever. A bounce ends nothing: the place is kept for an answer to what
-//! was sent before.
+//! A call is registered before anything is sent, because a fast agent answers before the publish
+//! returns. It is taken out when its caller stops waiting, for whatever reason: a map that only a
+//! reply empties grows for ever. A bounce ends nothing: the call stays for an answer to what was
+//! sent before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::oneshot;
+use futures_util::Stream;
 
 use crate::wire::CorrelationId;
 
-/// A bounded registry. `E` says whose answer is awaited, `A` is the answer.
-pub struct Pending<E, A> {
+/// A bounded registry. `E` says whose answers are awaited, `A` is an answer.
+pub struct PendingCalls<E, A> {
     table: Mutex<Table<E, A>>,
     capacity: usize,
 }
 
 struct Table<E, A> {
-    slots: HashMap<CorrelationId, Slot<E, A>>,
+    calls: HashMap<CorrelationId, Call<E, A>>,
     closed: bool,
 }
 
-struct Slot<E, A> {
+struct Call<E, A> {
     expected: E,
-    caller: oneshot::Sender<Word<A>>,
+    queue: Arc<Mutex<Queue<A>>>,
 }
 
-/// What goes to a caller that waits.
-enum Word<A> {
-    Answer(A),
-    /// The next word comes by this.
-    Bounced(oneshot::Receiver<Word<A>>),
+/// What waits for one caller.
+struct Queue<A> {
+    bounced: bool,
+    /// Apart from the rest: most calls get one answer, which then costs no allocation.
+    first: Option<Queued<A>>,
+    rest: VecDeque<Queued<A>>,
+    room: Room,
+    /// The answer for which there is always a place has come.
+    has_final: bool,
+    closed: bool,
+    caller: Option<Waker>,
+}
+
+/// An answer, and how many bytes of the room it takes; `None` if it takes no room at all.
+type Queued<A> = (A, Option<usize>);
+
+/// How much may wait for a caller that does not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// How many answers.
+    pub answers: usize,
+    /// How many bytes in all of them.
+    pub bytes: usize,
+}
+
+/// What an answer is to a call that waits for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// The only one: the call is over.
+    Only,
+    /// One of several: it is dropped where there is no room for it.
+    OneOfSeveral,
+    /// The last of several: there is always a place for it, once.
+    Final,
 }
 
 /// What a caller is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told<A> {
-    /// The answer: the place is gone.
+pub enum Notice<A> {
+    /// An answer.
     Answer(A),
-    /// What was sent reached nobody. The place is kept.
+    /// What was sent reached nobody. The call goes on waiting.
     Bounced,
 }
 
-/// Why there is no place.
+/// Why a call is not registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// All places are taken. Nothing live is evicted.
+    /// Too many wait. Nothing live is evicted.
     Full,
     /// The registry was closed.
     Closed,
 }
 
-/// What became of an answer.
+/// Why an answer goes to nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// It ended its call.
-    Yes,
+pub enum Unwanted {
+    /// Its caller has too many already.
+    NoRoom,
     /// Nobody waits for it: it is late, or a duplicate.
     Unknown,
     /// A call of this id waits, but for somebody else's answer. It goes on waiting.
     Unexpected,
 }
 
-impl<E, A> Pending<E, A> {
-    /// A registry with room for `capacity` calls.
+impl<E, A> PendingCalls<E, A> {
+    /// A registry of at most `capacity` calls.
     #[must_use]
     pub fn new(capacity: usize) -> Arc<Self> {
-        let table = Mutex::new(Table { slots: HashMap::new(), closed: false });
+        let table = Mutex::new(Table { calls: HashMap::new(), closed: false });
         Arc::new(Self { table, capacity })
     }
 
-    /// Takes a place. An id that is taken already is refused like a full registry: ids are ours,
+    /// Registers a call. An id that is taken already is refused like a full registry: ids are ours,
     /// and never repeat.
     pub fn register(
         self: &Arc<Self>,
         id: CorrelationId,
         expected: E,
-    ) -> Result<Place<E, A>, Refusal> {
-        let (sender, receiver) = oneshot::channel();
+        room: Room,
+    ) -> Result<Registration<E, A>, Refusal> {
+        let queue = Arc::new(Mutex::new(Queue::new(room)));
         let mut table = self.table();
         if table.closed {
             return Err(Refusal::Closed);
         }
-        if table.slots.len() >= self.capacity || table.slots.contains_key(&id) {
+        if table.calls.len() >= self.capacity || table.calls.contains_key(&id) {
             return Err(Refusal::Full);
         }
-        table.slots.insert(id.clone(), Slot { expected, caller: sender });
+        table.calls.insert(id.clone(), Call { expected, queue: Arc::clone(&queue) });
         drop(table);
-        Ok(Place { pending: Arc::clone(self), id, receiver, settled: false })
+        Ok(Registration { pending: Arc::clone(self), id, queue, is_over: false })
     }
 
-    /// Ends a call, if `is_it` says of what it expects that this is the answer.
-    pub fn settle(&self, id: &CorrelationId, is_it: impl FnOnce(&E) -> bool, answer: A) -> Settled {
+    /// Hands an answer of so many bytes to its call, if `fit` says that it is one that the call
+    /// expects. What goes to nobody is given back.
+    pub fn hand_on(
+        &self,
+        id: &CorrelationId,
+        answer: A,
+        bytes: usize,
+        fit: impl FnOnce(&E, &A) -> Option<Fit>,
+    ) -> Result<(), (Unwanted, A)> {
         let mut table = self.table();
-        match table.slots.get(id) {
-            None => return Settled::Unknown,
-            Some(slot) if !is_it(&slot.expected) => return Settled::Unexpected,
-            Some(_) => {}
-        }
-        let slot = table.slots.remove(id);
+        let Some(call) = table.calls.get(id) else { return Err((Unwanted::Unknown, answer)) };
+        let Some(fit) = fit(&call.expected, &answer) else {
+            return Err((Unwanted::Unexpected, answer));
+        };
+        let queue = Arc::clone(&call.queue);
+        let over = if fit == Fit::Only { table.calls.remove(id) } else { None };
         drop(table);
-        // A caller that has just stopped waiting is about to give its place up.
-        match slot.map(|slot| slot.caller.send(Word::Answer(answer))) {
-            Some(Ok(())) => Settled::Yes,
-            _ => Settled::Unknown,
-        }
+        drop(over);
+        let (taken, caller) = {
+            let mut queue = lock(&queue);
+            (queue.take_in(fit, answer, bytes), queue.caller.take())
+        };
+        wake(caller);
+        taken.map_err(|answer| (Unwanted::NoRoom, answer))
     }
 
     /// Tells a call, if it still waits, that what it sent reached nobody.
     pub fn bounce(&self, id: &CorrelationId) {
-        if let Some(slot) = self.table().slots.get_mut(id) {
-            let (sender, receiver) = oneshot::channel();
-            let caller = std::mem::replace(&mut slot.caller, sender);
-            // A caller that has just stopped waiting is about to give its place up.
-            caller.send(Word::Bounced(receiver)).ok();
+        let queue = self.table().calls.get(id).map(|call| Arc::clone(&call.queue));
+        if let Some(queue) = queue {
+            let caller = {
+                let mut queue = lock(&queue);
+                queue.bounced = true;
+                queue.caller.take()
+            };
+            wake(caller);
         }
     }
 
     /// Abandons every call, at once and for good.
     pub fn close(&self) {
-        let slots = {
+        let calls = {
             let mut table = self.table();
             table.closed = true;
-            std::mem::take(&mut table.slots)
+            std::mem::take(&mut table.calls)
         };
-        // The senders go away here, outside of the lock: each wakes a caller.
-        drop(slots);
+        // Outside of the lock: each wakes a caller.
+        for call in calls.into_values() {
+            let caller = {
+                let mut queue = lock(&call.queue);
+                queue.closed = true;
+                queue.caller.take()
+            };
+            wake(caller);
+        }
     }
 
     /// How many calls wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table().slots.len()
+        self.table().calls.len()
     }
 
     /// Whether none does.
@@ -146,148 +194,131 @@ impl<E, A> Pending<E, A> {
         self.len() == 0
     }
 
-    fn give_up(&self, id: &CorrelationId) {
-        self.table().slots.remove(id);
+    fn take_out(&self, id: &CorrelationId) {
+        let call = self.table().calls.remove(id);
+        drop(call);
     }
 
     fn table(&self) -> MutexGuard<'_, Table<E, A>> {
         // Nothing panics under the lock but an allocation, which leaves the map whole.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
-impl<E, A> fmt::Debug for Pending<E, A> {
+impl<A> Queue<A> {
+    fn new(room: Room) -> Self {
+        Self {
+            bounced: false,
+            first: None,
+            rest: VecDeque::new(),
+            room,
+            has_final: false,
+            closed: false,
+            caller: None,
+        }
+    }
+
+    fn take_in(&mut self, fit: Fit, answer: A, bytes: usize) -> Result<(), A> {
+        let held = match fit {
+            Fit::Only => None,
+            Fit::Final if self.has_final => return Err(answer),
+            Fit::Final => {
+                self.has_final = true;
+                None
+            }
+            Fit::OneOfSeveral if self.room.answers == 0 || self.room.bytes < bytes => {
+                return Err(answer);
+            }
+            Fit::OneOfSeveral => {
+                self.room.answers -= 1;
+                self.room.bytes -= bytes;
+                Some(bytes)
+            }
+        };
+        match &self.first {
+            None => self.first = Some((answer, held)),
+            Some(_) => self.rest.push_back((answer, held)),
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<A> {
+        let (answer, held) = self.first.take()?;
+        self.first = self.rest.pop_front();
+        if let Some(bytes) = held {
+            self.room.answers += 1;
+            self.room.bytes += bytes;
+        }
+        Some(answer)
+    }
+}
+
+impl<E, A> fmt::Debug for PendingCalls<E, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pending({} of {})", self.len(), self.capacity)
+        write!(f, "PendingCalls({} of {})", self.len(), self.capacity)
     }
 }
 
-/// A call's place in the registry: a future of what the caller is told next, `None` if the call was
-/// abandoned. Dropping it gives the place up.
-pub struct Place<E, A> {
-    pending: Arc<Pending<E, A>>,
+/// A call's registration: a stream of what its caller is told, which ends if the call was
+/// abandoned. Dropping it takes the call out.
+pub struct Registration<E, A> {
+    pending: Arc<PendingCalls<E, A>>,
     id: CorrelationId,
-    receiver: oneshot::Receiver<Word<A>>,
-    settled: bool,
+    queue: Arc<Mutex<Queue<A>>>,
+    /// Whoever ended the call took it out of the registry.
+    is_over: bool,
 }
 
-impl<E, A> Future for Place<E, A> {
-    type Output = Option<Told<A>>;
+impl<E, A> Stream for Registration<E, A> {
+    type Item = Notice<A>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Told<A>>> {
-        let word = std::task::ready!(Pin::new(&mut self.receiver).poll(cx));
-        if let Ok(Word::Bounced(next)) = word {
-            self.receiver = next;
-            return Poll::Ready(Some(Told::Bounced));
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Notice<A>>> {
+        let this = &mut *self;
+        let mut queue = lock(&this.queue);
+        if std::mem::take(&mut queue.bounced) {
+            return Poll::Ready(Some(Notice::Bounced));
         }
-        // Whoever settled or abandoned the call took its place out.
-        self.settled = true;
-        Poll::Ready(match word {
-            Ok(Word::Answer(answer)) => Some(Told::Answer(answer)),
-            _ => None,
-        })
+        if let Some(answer) = queue.next() {
+            return Poll::Ready(Some(Notice::Answer(answer)));
+        }
+        if queue.closed {
+            this.is_over = true;
+            return Poll::Ready(None);
+        }
+        match &mut queue.caller {
+            Some(caller) => caller.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
     }
 }
 
-impl<E, A> Drop for Place<E, A> {
+impl<E, A> Drop for Registration<E, A> {
     fn drop(&mut self) {
-        // The answer may arrive between the caller's last poll and this: then the place is gone
-        // already, and the answer goes away with the receiver.
-        if !self.settled {
-            self.pending.give_up(&self.id);
+        // An answer may have come between the caller's last poll and this: then the call is out
+        // already, and the answer goes away with the queue.
+        if !self.is_over {
+            self.pending.take_out(&self.id);
         }
     }
 }
 
-impl<E, A> fmt::Debug for Place<E, A> {
+impl<E, A> fmt::Debug for Registration<E, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({})", self.id)
+        write!(f, "Registration({})", self.id)
     }
 }
 
-// The key of the map.
-const _: fn() = || {
-    fn is_key<T: Hash + Eq>() {}
-    is_key::<CorrelationId>();
-};
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Outside of every lock: whoever is woken may run at once.
+fn wake(caller: Option<Waker>) {
+    if let Some(caller) = caller {
+        caller.wake();
+    }
+}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(text: &str) -> CorrelationId {
-        CorrelationId::new(text).unwrap()
-    }
-
-    #[tokio::test]
-    async fn an_answer_ends_its_call_once() {
-        let pending = Pending::<&str, u8>::new(10);
-        let place = pending.register(id("a"), "bob").unwrap();
-        assert_eq!(pending.settle(&id("b"), |_| true, 0), Settled::Unknown);
-        assert_eq!(pending.settle(&id("a"), |from| *from == "eve", 1), Settled::Unexpected);
-        assert_eq!(pending.settle(&id("a"), |from| *from == "bob", 2), Settled::Yes);
-        assert_eq!(pending.settle(&id("a"), |_| true, 3), Settled::Unknown);
-        assert_eq!(place.await, Some(Told::Answer(2)));
-        assert!(pending.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_bounce_keeps_the_place_for_an_answer() {
-        let pending = Pending::<(), u8>::new(1);
-        let mut place = pending.register(id("a"), ()).unwrap();
-        pending.bounce(&id("b"));
-        pending.bounce(&id("a"));
-        pending.bounce(&id("a"));
-        assert_eq!(pending.settle(&id("a"), |()| true, 1), Settled::Yes);
-        pending.bounce(&id("a"));
-        assert_eq!((&mut place).await, Some(Told::Bounced));
-        assert_eq!((&mut place).await, Some(Told::Bounced));
-        assert_eq!(place.await, Some(Told::Answer(1)));
-        assert!(pending.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_call_that_bounced_can_be_dropped_or_abandoned() {
-        let pending = Pending::<(), u8>::new(2);
-        let dropped = pending.register(id("a"), ()).unwrap();
-        let mut abandoned = pending.register(id("b"), ()).unwrap();
-        pending.bounce(&id("a"));
-        pending.bounce(&id("b"));
-        drop(dropped);
-        assert_eq!(pending.len(), 1);
-        pending.close();
-        assert_eq!((&mut abandoned).await, Some(Told::Bounced));
-        assert_eq!(abandoned.await, None);
-    }
-
-    #[test]
-    fn a_dropped_call_leaves_nothing_behind() {
-        let pending = Pending::<(), u8>::new(10);
-        let place = pending.register(id("a"), ()).unwrap();
-        assert_eq!(pending.len(), 1);
-        drop(place);
-        assert_eq!(pending.len(), 0);
-        assert_eq!(pending.settle(&id("a"), |()| true, 1), Settled::Unknown);
-    }
-
-    #[test]
-    fn a_full_registry_refuses_the_new_call_and_keeps_the_old_ones() {
-        let pending = Pending::<(), u8>::new(2);
-        let places = [pending.register(id("a"), ()), pending.register(id("b"), ())];
-        assert!(places.iter().all(Result::is_ok));
-        assert_eq!(pending.register(id("c"), ()).unwrap_err(), Refusal::Full);
-        drop(places);
-        assert!(pending.register(id("c"), ()).is_ok());
-        assert_eq!(pending.len(), 0, "the place was dropped at once");
-    }
-
-    #[tokio::test]
-    async fn closing_abandons_what_waits_and_refuses_what_comes() {
-        let pending = Pending::<(), u8>::new(2);
-        let place = pending.register(id("a"), ()).unwrap();
-        pending.close();
-        pending.close();
-        assert_eq!(place.await, None);
-        assert_eq!(pending.register(id("b"), ()).unwrap_err(), Refusal::Closed);
-    }
-}
+mod tests;

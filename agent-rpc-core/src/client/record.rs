@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::answer::Reply;
 use super::call_error::CallError;
-use super::request::Reply;
 use crate::wire::{CorrelationId, Fault, Payload, codes};
 
 /// `{"status","response","correlationId","latencyMs","error"}`; what does not apply is left out.
@@ -108,8 +108,13 @@ impl RecordedError {
     fn of(error: CallError) -> Self {
         let code = error.code().to_owned();
         match error {
-            CallError::Remote(Fault { message, details, .. }) => Self { code, message, details },
-            CallError::Publish(cause) => Self { code, message: cause.to_string(), details: None },
+            CallError::Remote(failed) => {
+                let Fault { message, details, .. } = failed.cause;
+                Self { code, message, details }
+            }
+            CallError::Publish(failed) => {
+                Self { code, message: failed.cause.to_string(), details: None }
+            }
             error => Self { code, message: error.to_string(), details: None },
         }
     }

@@ -1,4 +1,5 @@
-//! The reply loop: opens each answer and settles the call that waits for it, once.
+//! The reply inboxes of a client, one for each transport: each answer goes through the gate and
+//! then to the call that waits for it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -6,104 +7,144 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use super::pending::{Pending, Settled};
-use super::{Answer, Expected, Shared};
+use super::gate::{Answer, Expected, Gate};
+use super::pending::{Fit, PendingCalls, Unwanted};
 use crate::meters::Meters;
-use crate::transport::{Arrival, Delivery, Inbox};
-use crate::trust::Trust;
-use crate::wire::{
-    AgentAddress, AgentRpcEnvelope, CorrelationId, Kind, Limits, MessageId, Payload, Received,
-    TenantId, reserved,
-};
+use crate::transport::{Arrival, Delivery, Inbox, RpcTransport};
+use crate::wire::{BrokerAddress, CorrelationId, MessageId};
 
-/// What the loop needs of a client.
-pub(super) struct Replies {
-    address: AgentAddress,
-    tenant_id: Option<TenantId>,
-    limits: Limits,
-    trust: Arc<dyn Trust>,
-    pending: Arc<Pending<Expected, Answer>>,
-    stop: CancellationToken,
-    tasks: TaskTracker,
-    meters: Meters,
-    /// Tells the calls of gaps.
-    gaps: watch::Sender<u64>,
-    /// How many reply inboxes are left.
-    live: Arc<AtomicUsize>,
+/// What a call has to know of a reply inbox. The loop that reads it ends when nobody uses it any
+/// more: the routes of the client, or a call on one of them.
+pub(super) struct ReplyInbox {
+    transport: Arc<dyn RpcTransport>,
+    pub(super) address: Option<BrokerAddress>,
+    /// Counts the gaps: each may have swallowed an answer. Ends with the inbox.
+    pub(super) gaps: watch::Receiver<u64>,
+    pub(super) gate: Gate,
+    _loop: DropGuard,
 }
 
-impl Replies {
-    pub(super) fn of(shared: &Shared, gaps: watch::Sender<u64>, live: Arc<AtomicUsize>) -> Self {
-        Self {
-            address: shared.address.clone(),
-            tenant_id: shared.tenant_id.clone(),
-            limits: shared.limits.clone(),
-            trust: Arc::clone(&shared.trust),
-            pending: Arc::clone(&shared.pending),
-            stop: shared.stop.clone(),
-            tasks: shared.tasks.clone(),
-            meters: shared.meters.clone(),
-            gaps,
-            live,
+/// What the loops of a client share.
+#[derive(Clone)]
+pub(super) struct ReplyLoops {
+    pub(super) pending: Arc<PendingCalls<Expected, Answer>>,
+    pub(super) meters: Meters,
+    /// The client is closed, or gone.
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: TaskTracker,
+    /// How many reply inboxes are read.
+    pub(super) live: Arc<AtomicUsize>,
+}
+
+/// The loop that reads one reply inbox.
+struct ReplyLoop {
+    shared: ReplyLoops,
+    gate: Gate,
+    gaps: watch::Sender<u64>,
+    stop: CancellationToken,
+}
+
+impl ReplyInbox {
+    pub(super) fn is_over(&self, transport: &Arc<dyn RpcTransport>) -> bool {
+        Arc::ptr_eq(&self.transport, transport)
+    }
+}
+
+impl ReplyLoops {
+    /// Reads this inbox from now on. The loop keeps no clone of the client: the last one that is
+    /// dropped ends it.
+    pub(super) fn read(
+        &self,
+        transport: Arc<dyn RpcTransport>,
+        inbox: Inbox,
+        gate: Gate,
+    ) -> Arc<ReplyInbox> {
+        let (told, gaps) = watch::channel(0);
+        let (address, stop) = (inbox.reply_address().cloned(), self.stop.child_token());
+        self.live.fetch_add(1, Ordering::AcqRel);
+        let reading =
+            ReplyLoop { shared: self.clone(), gate: gate.clone(), gaps: told, stop: stop.clone() };
+        self.tasks.spawn(reading.run(inbox));
+        Arc::new(ReplyInbox { transport, address, gaps, gate, _loop: stop.drop_guard() })
+    }
+}
+
+impl ReplyLoop {
+    async fn run(self, inbox: Inbox) {
+        let has_failed = self.read(inbox).await;
+        let is_last = self.shared.live.fetch_sub(1, Ordering::AcqRel) == 1;
+        // Without any inbox no call can be answered any more: waiting would be for nothing.
+        if has_failed && is_last {
+            self.shared.pending.close();
         }
     }
 
-    pub(super) async fn run(self, mut inbox: Inbox) {
+    /// Reads until it is stopped, or the inbox ends: then `true`.
+    async fn read(&self, mut inbox: Inbox) -> bool {
         let mut stopped = pin!(self.stop.cancelled());
         loop {
             let arrival = tokio::select! {
                 biased;
-                () = &mut stopped => return,
+                () = &mut stopped => return false,
                 arrival = inbox.next() => arrival,
             };
             match arrival {
-                Some(Ok(Arrival::Delivery(delivery))) => self.open(delivery).await,
+                Some(Ok(Arrival::Delivery(delivery))) => self.hand_on(delivery).await,
                 Some(Ok(Arrival::Bounced(message_id))) => self.bounced(&message_id),
                 Some(Ok(Arrival::Gap)) => {
                     warn!("answers may have been lost: what is pending is sent once more");
-                    self.meters.gap();
+                    self.shared.meters.gap();
                     self.gaps.send_modify(|gaps| *gaps += 1);
                 }
                 Some(Err(error)) => {
                     warn!(%error, "a reply inbox failed for good");
-                    break;
+                    return true;
                 }
-                None => break,
+                None => return true,
             }
-        }
-        // Without any inbox no call can be answered any more: waiting would be for nothing.
-        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.pending.close();
         }
     }
 
-    async fn open(&self, delivery: Delivery) {
-        match Received::decode(delivery.bytes().clone(), &self.limits) {
-            Err(error) => warn!(%error, "what came to a reply inbox is no envelope"),
-            Ok(received) => {
-                let verified = tokio::select! {
-                    biased;
-                    verified = self.trust.verify(&received, delivery.vouched()) => verified,
-                    () = self.stop.cancelled() => return,
-                };
-                match verified {
-                    Ok(()) => self.settle(received.trust()),
-                    Err(rejection) => {
-                        let (from, reason) =
-                            (received.claims().from.shown(), rejection.reason.code());
-                        warn!(%from, reason, "an answer was not believed");
-                    }
-                }
-            }
+    async fn hand_on(&self, delivery: Delivery) {
+        let opened = tokio::select! {
+            biased;
+            opened = self.gate.open(&delivery) => opened,
+            () = self.stop.cancelled() => return,
+        };
+        if let Some((id, answer)) = opened {
+            self.settle(&id, answer, delivery.bytes().len());
         }
         // The call itself accepts; no slow broker holds the next answer up.
         let mut accepted = delivery.accept();
         if (&mut accepted).now_or_never().is_none() {
-            self.tasks.spawn(accepted);
+            self.shared.tasks.spawn(accepted);
+        }
+    }
+
+    fn settle(&self, id: &CorrelationId, answer: Answer, bytes: usize) {
+        let fit = |expected: &Expected, answer: &Answer| match expected.several {
+            _ if !answer.fits(expected) => None,
+            false => Some(Fit::Only),
+            true if answer.is_final => Some(Fit::Final),
+            true => Some(Fit::OneOfSeveral),
+        };
+        let correlation_id = id.shown();
+        match self.shared.pending.hand_on(id, answer, bytes, fit) {
+            Ok(()) => {}
+            Err((Unwanted::NoRoom, _)) => {
+                debug!(%correlation_id, "the reader of a stream is too slow: an answer is dropped");
+            }
+            Err((Unwanted::Unknown, _)) => {
+                debug!(%correlation_id, "nobody waits for this answer");
+            }
+            Err((Unwanted::Unexpected, answer)) => {
+                let from = answer.from.shown();
+                warn!(%from, %correlation_id, "an answer from somebody who was not asked");
+            }
         }
     }
 
@@ -111,35 +152,7 @@ impl Replies {
     fn bounced(&self, message_id: &MessageId) {
         debug!(%message_id, "a request reached nobody");
         if let Ok(id) = CorrelationId::new(message_id.as_str()) {
-            self.pending.bounce(&id);
-        }
-    }
-
-    fn settle(&self, mut answer: AgentRpcEnvelope) {
-        if answer.kind != Kind::Response || !answer.to.is_for(&self.address) {
-            debug!(message_id = %answer.message_id.shown(), "not an answer to us");
-            return;
-        }
-        if answer.tenant_id != self.tenant_id {
-            warn!(message_id = %answer.message_id.shown(), "an answer of another tenant was dropped");
-            return;
-        }
-        let payload = answer.payload.take().unwrap_or(Payload::null());
-        let is_it = |expected: &Expected| {
-            answer.capability == expected.capability && answer.from.is_for(&expected.from)
-        };
-        let replayed = answer.headers.get(reserved::REPLAYED) == Some("true");
-        let settled =
-            self.pending.settle(&answer.correlation_id, is_it, Answer { payload, replayed });
-        match settled {
-            Settled::Yes => {}
-            Settled::Unknown => {
-                debug!(correlation_id = %answer.correlation_id.shown(), "nobody waits for this answer");
-            }
-            Settled::Unexpected => {
-                let (from, correlation_id) = (answer.from.shown(), answer.correlation_id.shown());
-                warn!(%from, %correlation_id, "an answer from somebody who was not asked");
-            }
+            self.shared.pending.bounce(&id);
         }
     }
 }

@@ -6,37 +6,44 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
+use bytestring::ByteString;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::call::Call;
+use super::Client;
+use super::answer::{Reply, answered, answered_as, answered_in};
+use super::call_error::CallError;
+use super::mailbox::Mailbox;
+use super::post::posted;
+use super::prepare::Call;
 use super::record::CallRecord;
-use super::stream::Answers;
-use super::{CallError, Client};
+use super::stream::AnswerStream;
+use crate::bus::BusEvent;
 use crate::wire::{CorrelationId, Kind, Payload, PayloadError, reserved};
-
-/// An answer, and how it came.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Reply<T> {
-    /// What the agent answered.
-    pub value: T,
-    /// From the call to its answer.
-    pub latency: Duration,
-    /// Whether the agent had this answer stored, and did not run again.
-    pub replayed: bool,
-    /// The call's id.
-    pub correlation_id: CorrelationId,
-}
 
 /// A request that is being put together. Awaiting it sends it and waits for the answer, as raw
 /// JSON; [`Request::typed`] asks for a type.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use agent_rpc_core::Client;
+/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let reply = client
+///     .request_agent("agent://pr-reviewer", "review-pr", "pr/42")
+///     .timeout(Duration::from_secs(60))
+///     .idempotency_key("pr-42@9f3c1e")
+///     .typed::<String>()
+///     .await?;
+/// println!("{}", reply.value);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a request is sent when it is awaited"]
 pub struct Request {
     pub(super) client: Client,
-    pub(super) to: Box<str>,
-    pub(super) capability: Box<str>,
+    pub(super) to: ByteString,
+    pub(super) capability: ByteString,
     pub(super) payload: Result<Payload, PayloadError>,
     pub(super) timeout: Option<Duration>,
     pub(super) headers: Vec<(String, String)>,
@@ -50,7 +57,7 @@ impl Request {
         capability: &str,
         payload: Result<Payload, PayloadError>,
     ) -> Self {
-        let (to, capability) = (to.into(), capability.into());
+        let (to, capability) = (ByteString::from(to), ByteString::from(capability));
         Self {
             client,
             to,
@@ -89,9 +96,10 @@ impl Request {
     /// silent for 30 s, or for what [`Request::inactivity`] sets; the timeout is the hard cap.
     ///
     /// The request is sent when the stream is first polled.
-    pub fn stream<P: DeserializeOwned, F: DeserializeOwned>(self) -> Answers<P, F> {
+    pub fn stream<P: DeserializeOwned, F: DeserializeOwned>(self) -> AnswerStream<P, F> {
         let inactivity = self.inactivity.unwrap_or(Duration::from_secs(30));
-        Answers::new(self.header(reserved::STREAM, "accept"), inactivity)
+        let call = Call::prepare(self.header(reserved::STREAM, "accept"), Kind::Request);
+        AnswerStream::new(call, inactivity)
     }
 
     /// How long the agent may be silent in a stream; each answer begins it anew.
@@ -111,7 +119,15 @@ impl Request {
     /// # Errors
     /// At once, if it cannot be made or the registry is full.
     pub async fn in_background(self) -> Result<CorrelationId, CallError> {
-        Call::prepare(self, Kind::Request)?.in_background()
+        let mut call = Call::prepare(self, Kind::Request)?;
+        let (id, mut mailbox) = (call.id().clone(), Mailbox::register(&call, false)?);
+        let (correlation_id, tasks) = (id.clone(), call.client.tasks.clone());
+        tasks.spawn(async move {
+            let outcome = answered_in(&mut call, &mut mailbox).await;
+            let record = CallRecord::new(outcome, Some(correlation_id), call.begin.elapsed());
+            call.client.bus.tell(|| BusEvent::Response(record));
+        });
+        Ok(id)
     }
 
     /// Sends it and waits for the answer; the outcome, good or bad, as a record.
@@ -121,8 +137,8 @@ impl Request {
             Ok(call) => call,
             Err(error) => return CallRecord::new(Err(error), None, begin.elapsed()),
         };
-        let correlation_id = call.id();
-        let outcome = call.answered().await;
+        let correlation_id = call.id().clone();
+        let outcome = answered(&mut call).await;
         CallRecord::new(outcome, Some(correlation_id), begin.elapsed())
     }
 }
@@ -146,7 +162,7 @@ impl IntoFuture for Request {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let mut call = Call::prepare(self, Kind::Request)?;
-            call.answered().await
+            answered(&mut call).await
         })
     }
 }
@@ -166,10 +182,7 @@ impl<T: DeserializeOwned + 'static> IntoFuture for Typed<T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let mut call = Call::prepare(self.request, Kind::Request)?;
-            let reply = call.answered().await?;
-            let Reply { value, latency, replayed, correlation_id } = reply;
-            let value = value.parse().map_err(|error| CallError::BadAnswer(error.to_string()))?;
-            Ok(Reply { value, latency, replayed, correlation_id })
+            answered_as(&mut call).await
         })
     }
 }
@@ -186,7 +199,7 @@ impl Post {
     pub async fn record(self) -> CallRecord {
         let begin = Instant::now();
         let posted = match Call::prepare(self.request, Kind::Event) {
-            Ok(call) => call.posted().await,
+            Ok(call) => posted(call).await,
             Err(error) => Err(error),
         };
         let latency = begin.elapsed();
@@ -210,6 +223,6 @@ impl IntoFuture for Post {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Call::prepare(self.request, Kind::Event)?.posted().await })
+        Box::pin(async move { posted(Call::prepare(self.request, Kind::Event)?).await })
     }
 }

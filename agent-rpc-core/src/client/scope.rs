@@ -8,7 +8,7 @@ use crate::wire::{AgentId, AgentRpcEnvelope, Headers, MessageId, reserved};
 #[derive(Debug)]
 pub(crate) struct Scope {
     /// Becomes `causedBy`.
-    pub(super) cause: MessageId,
+    pub(crate) cause: MessageId,
     /// Headers of the chain: hops, path, trace.
     pub(super) headers: Vec<(&'static str, String)>,
     /// When the request's own time is over.
@@ -32,7 +32,7 @@ impl Scope {
     }
 
     /// Writes the chain's headers, where the caller has not set its own.
-    pub(super) fn write(&self, headers: &mut Headers) {
+    pub(crate) fn write(&self, headers: &mut Headers) {
         for (name, value) in &self.headers {
             if headers.get(name).is_none() {
                 headers.insert(*name, value).expect("a reserved name");

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Trust;
+use super::{SealError, Trust};
 use crate::transport::Vouched;
-use crate::wire::{AgentRpcEnvelope, AuthRejection, LimitExceeded, Limits, Received};
+use crate::wire::{AgentAddress, AgentRpcEnvelope, AuthRejection, Limits, Received};
 
 /// Trusts the broker and its permissions: writes `auth` of kind `internal`, and demands nothing.
 /// The default, for a broker that only our own agents reach.
@@ -14,12 +14,12 @@ pub struct TrustBroker;
 
 #[async_trait]
 impl Trust for TrustBroker {
-    async fn seal(
-        &self,
-        envelope: &AgentRpcEnvelope,
-        limits: &Limits,
-    ) -> Result<Bytes, LimitExceeded> {
-        envelope.encode(limits)
+    async fn seal(&self, envelope: &AgentRpcEnvelope, limits: &Limits) -> Result<Bytes, SealError> {
+        Ok(envelope.encode(limits)?)
+    }
+
+    fn covers(&self, _: &AgentAddress) -> bool {
+        true
     }
 
     fn demands_freshness(&self) -> bool {

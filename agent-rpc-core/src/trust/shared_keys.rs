@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Trust;
+use super::{SealError, Trust};
 use crate::transport::Vouched;
-use crate::wire::{AgentRpcEnvelope, AuthRejection, Keyring, LimitExceeded, Limits, Received};
+use crate::wire::{AgentAddress, AgentRpcEnvelope, AuthRejection, Keyring, Limits, Received};
 
 /// Signs everything that is sent with one key, and believes what any key of the keyring signed.
 ///
@@ -27,12 +27,13 @@ impl SharedKeys {
 
 #[async_trait]
 impl Trust for SharedKeys {
-    async fn seal(
-        &self,
-        envelope: &AgentRpcEnvelope,
-        limits: &Limits,
-    ) -> Result<Bytes, LimitExceeded> {
-        envelope.encode_signed(&self.keyring, limits)
+    async fn seal(&self, envelope: &AgentRpcEnvelope, limits: &Limits) -> Result<Bytes, SealError> {
+        Ok(envelope.encode_signed(&self.keyring, limits)?)
+    }
+
+    /// The whole fleet shares the keys.
+    fn covers(&self, _: &AgentAddress) -> bool {
+        true
     }
 
     fn demands_freshness(&self) -> bool {

@@ -29,7 +29,7 @@ mod topic;
 
 pub use address::AgentAddress;
 pub use answer::Fault;
-pub(crate) use answer::{answer_of, answer_payload};
+pub(crate) use answer::{answer_as, answer_of, answer_payload};
 pub use auth::{Auth, AuthReason, AuthRejection, AuthText};
 pub use broker_address::{BrokerAddress, TransportKind};
 pub use deadline::Deadline;

@@ -56,7 +56,12 @@ macro_rules! text_type {
             }
 
             pub(crate) fn from_text(text: ByteString) -> Option<Self> {
-                $rule(&text).then_some(Self(text))
+                Self::try_text(text).ok()
+            }
+
+            /// Takes a text, or gives it back.
+            pub(crate) fn try_text(text: ByteString) -> Result<Self, ByteString> {
+                if $rule(&text) { Ok(Self(text)) } else { Err(text) }
             }
 
             /// The text.

@@ -1,0 +1,149 @@
+//! A call on one route: sent, awaited, and sent again where its answer may be lost.
+
+use std::ops::ControlFlow;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use futures_util::future::OptionFuture;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use super::exchange::{RouteFailure, Take, route_until};
+use super::mailbox::{Mailbox, Notice};
+use super::prepare::Call;
+use super::send;
+use crate::timing::RESEND_INTERVAL;
+use crate::transport::{Frame, TransportErrorKind};
+use crate::wire::Topic;
+
+/// A call on one route.
+pub(super) struct Attempt<'a, T> {
+    call: &'a mut Call,
+    nth: usize,
+    mailbox: &'a mut Mailbox,
+    taker: &'a mut T,
+    /// When the next route has its turn.
+    until: Instant,
+    /// Whether it was sent here: it may have run, or run now.
+    sent: bool,
+}
+
+impl<'a, T: Take> Attempt<'a, T> {
+    pub(super) fn new(
+        call: &'a mut Call,
+        nth: usize,
+        mailbox: &'a mut Mailbox,
+        taker: &'a mut T,
+    ) -> Self {
+        let until = route_until(call, nth);
+        Self { call, nth, mailbox, taker, until, sent: false }
+    }
+
+    /// Publishes the request and waits for what is wanted. After a gap it is published once more,
+    /// with the next transmission number: the agent has stored its answer, or still works.
+    pub(super) async fn run(mut self) -> Result<T::Taken, RouteFailure> {
+        let mut alarm = pin!(sleep_until(self.until));
+        let mut frame = tokio::select! {
+            biased;
+            frame = self.frame() => frame?,
+            () = &mut alarm => return Err(RouteFailure::TimedOut),
+        };
+        loop {
+            frame.transmission = self.call.transmission;
+            self.call.transmission += 1;
+            if let ControlFlow::Break(taken) = self.transmit(&frame, alarm.as_mut()).await? {
+                return Ok(taken);
+            }
+            self.sent = true;
+        }
+    }
+
+    /// The frame, with the address at which we are answered on this route.
+    async fn frame(&mut self) -> Result<Frame, RouteFailure> {
+        let client = &self.call.client;
+        let responses = Topic::responses(&client.agent, client.tenant.as_ref());
+        let opened = tokio::select! {
+            biased;
+            opened = self.mailbox.open(&self.call.routes[self.nth], &responses) => opened,
+            () = client.stop.cancelled() => Err(RouteFailure::Abandoned { sent: false }),
+        };
+        self.call.envelope.reply_to = opened?;
+        send::frame(self.call, self.nth).await.map_err(RouteFailure::Unsendable)
+    }
+
+    /// Publishes the frame once, and waits until it is to be sent again.
+    async fn transmit(
+        &mut self,
+        frame: &Frame,
+        mut alarm: Pin<&mut Sleep>,
+    ) -> Result<ControlFlow<T::Taken>, RouteFailure> {
+        let routes = Arc::clone(&self.call.routes);
+        let route = &routes[self.nth];
+        let mut publish = route.transport.publish(&route.topic, frame);
+        let (mut published, mut missed, mut again) = (false, false, OptionFuture::default());
+        loop {
+            if published && missed {
+                return Ok(ControlFlow::Continue(()));
+            }
+            self.set(alarm.as_mut());
+            let notice = tokio::select! {
+                biased;
+                // The deadline comes first, whatever else there is to do.
+                () = alarm.as_mut() => match self.woken().await? {
+                    ControlFlow::Continue(()) => continue,
+                    taken => return Ok(taken),
+                },
+                // Confirm and answer side by side: an answer that overtakes the confirm ends it.
+                notice = self.mailbox.next(published) => notice,
+                result = &mut publish, if !published => {
+                    published = true;
+                    match result {
+                        Ok(()) => {}
+                        Err(error) if !self.sent => return Err(RouteFailure::Publish(error)),
+                        // What is sent once more must arrive too: the first answer may be lost.
+                        Err(_) => again = resend_later(),
+                    }
+                    continue;
+                }
+                Some(()) = &mut again => return Ok(ControlFlow::Continue(())),
+            };
+            match notice {
+                Notice::Answer(answer) => {
+                    // Who answers is not left any more.
+                    self.until = self.call.end;
+                    let taken = self.taker.take(answer).await;
+                    if taken.is_break() {
+                        return Ok(taken);
+                    }
+                }
+                Notice::Bounced if !self.sent => {
+                    return Err(RouteFailure::Publish(TransportErrorKind::NoReceiver.into()));
+                }
+                // What was sent before may have run, or run now. After a restart the agent may be
+                // back later than we are.
+                Notice::Bounced => (published, again) = (true, resend_later()),
+                Notice::Gap => missed = true,
+                Notice::InboxClosed => return Err(RouteFailure::NoReplyInbox { sent: true }),
+                Notice::Abandoned => return Err(RouteFailure::Abandoned { sent: true }),
+            }
+        }
+    }
+
+    /// Sets the alarm to what comes first: the end of this route's time, or what the taker asks for.
+    fn set(&self, alarm: Pin<&mut Sleep>) {
+        let at = self.taker.wake_at().map_or(self.until, |at| at.min(self.until));
+        if alarm.deadline() != at {
+            alarm.reset(at);
+        }
+    }
+
+    async fn woken(&mut self) -> Result<ControlFlow<T::Taken>, RouteFailure> {
+        if Instant::now() >= self.until {
+            return Err(RouteFailure::TimedOut);
+        }
+        Ok(self.taker.woken().await)
+    }
+}
+
+fn resend_later() -> OptionFuture<Pin<Box<Sleep>>> {
+    Some(Box::pin(sleep(RESEND_INTERVAL))).into()
+}

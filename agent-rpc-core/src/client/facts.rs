@@ -1,0 +1,39 @@
+//! What is known of a call: for errors, logs and tools.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::wire::{CorrelationId, TenantName, Topic, TransportKind};
+
+/// Which call it was, where it went, and how long it took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallFacts {
+    /// The agent that was asked, as the caller wrote it.
+    pub to: String,
+    /// What it was asked for.
+    pub capability: String,
+    /// The client's tenant.
+    pub tenant: Option<TenantName>,
+    /// The call's id, where it has got one.
+    pub correlation_id: Option<CorrelationId>,
+    /// The route that was tried last: the kind of broker, and the topic there.
+    pub route: Option<(TransportKind, Topic)>,
+    /// From the call to its end.
+    pub elapsed: Duration,
+    /// Whether the request was handed to a broker.
+    pub sent: bool,
+}
+
+/// `review-pr of agent://pr-reviewer`, with control characters escaped.
+impl fmt::Display for CallFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.capability.as_str(), self.to.as_str()) {
+            ("", "") => f.write_str("the call"),
+            (capability, "") => write!(f, "{}", capability.escape_debug()),
+            (capability, to) => {
+                write!(f, "{} of {}", capability.escape_debug(), to.escape_debug())
+            }
+        }
+    }
+}

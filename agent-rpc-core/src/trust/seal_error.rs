@@ -1,0 +1,57 @@
+//! Why an envelope cannot be sent.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::wire::{LimitExceeded, TransportKind, codes};
+
+/// An envelope that cannot become a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SealError {
+    /// It passes one of our own limits.
+    Limit(LimitExceeded),
+    /// It is larger than the broker takes.
+    TooLargeFor {
+        /// The kind of broker.
+        kind: TransportKind,
+        /// How many bytes it has.
+        size: usize,
+        /// How many the broker takes.
+        max: usize,
+    },
+    /// The proof that peers demand could not be had: why, without any secret. A token may be had
+    /// later.
+    NoProof(String),
+}
+
+impl SealError {
+    /// The code of the protocol.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Limit(_) | Self::TooLargeFor { .. } => codes::INVALID_ENVELOPE,
+            Self::NoProof(_) => codes::AUTH_REJECTED,
+        }
+    }
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(exceeded) => write!(f, "{exceeded}"),
+            Self::TooLargeFor { kind, size, max } => {
+                write!(f, "{size} bytes are more than the {max} that {kind} takes")
+            }
+            Self::NoProof(why) => write!(f, "no proof of who we are could be had: {why}"),
+        }
+    }
+}
+
+impl Error for SealError {}
+
+impl From<LimitExceeded> for SealError {
+    fn from(exceeded: LimitExceeded) -> Self {
+        Self::Limit(exceeded)
+    }
+}
