@@ -1,6 +1,5 @@
 //! Effects that happen once, answers that get lost, brokers that go away: over memory, with parts
 //! that fail on purpose.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::any::Any;
 use std::collections::BTreeMap;
