@@ -42,7 +42,13 @@ const HOUSE: [Room; 10] = [
     ),
     room(
         "agent-rpc-soak",
-        &["agent-rpc-core", "agent-rpc-nats", "agent-rpc-amqp", "test-brokers"],
+        &[
+            "agent-rpc-core",
+            "agent-rpc-conformance",
+            "agent-rpc-nats",
+            "agent-rpc-amqp",
+            "test-brokers",
+        ],
         &[],
     ),
     room("test-brokers", &[], &[]),
