@@ -57,12 +57,15 @@
 
 mod case;
 mod cases;
+pub mod dead_letters;
 mod faulty;
 mod harness;
 mod hooked;
 mod reading;
 mod run;
+mod sentences;
 mod stage;
+pub mod stores;
 mod suite;
 
 pub use faulty::{Faults, Faulty};
