@@ -52,17 +52,23 @@
 //!
 //! [`Faulty`] is the other half: a transport that breaks promises on purpose, from a seed. It
 //! tests the suite (each fault must fail the right cases) and it lets users see their agents
-//! suffer.
+//! suffer. [`Hooked`] does the same by hand: a transport that does what another one does, but for
+//! what a test's own hooks change.
 
 mod case;
 mod cases;
+pub mod dead_letters;
 mod faulty;
 mod harness;
+mod hooked;
 mod reading;
 mod run;
+mod sentences;
 mod stage;
+pub mod stores;
 mod suite;
 
 pub use faulty::{Faults, Faulty};
 pub use harness::{BoxError, Broker, Harness};
+pub use hooked::{Hooked, Hooks};
 pub use run::{Outcome, Verdict, case_names, outcomes, run, run_all};

@@ -23,49 +23,15 @@ pub fn run(harness: impl Harness) -> ! {
 
 /// As [`run`], for a transport that can be set up in several ways: every case for each of them.
 pub fn run_all(harnesses: Vec<Box<dyn Harness>>) -> ! {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(THREADS);
-    let suites: Vec<_> =
-        harnesses.into_iter().map(|harness| Arc::new(Suite::new(Arc::from(harness)))).collect();
-    let trial = |suite: &Arc<Suite>, case: &cases::Case| {
-        let (case, suite, name) = (*case, Arc::clone(suite), suite.name().to_owned());
-        let runner = move || match suite.verdict(&case) {
-            Verdict::Passed => Ok(Completion::Completed),
-            Verdict::Ignored(because) => Ok(Completion::ignored_with(because)),
-            Verdict::Failed(message) => Err(Failed::from(message)),
-        };
-        Trial::ignorable_test(case.name, runner).with_kind(name)
-    };
-    let trials = suites.iter().flat_map(|suite| cases::all().map(move |case| trial(suite, case)));
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    // Exiting runs no destructors, and a real broker is stopped by one.
-    drop(suites);
-    conclusion.exit()
+    let suite = |harness| Arc::new(Suite::new(Arc::from(harness))) as Arc<dyn Cases>;
+    program(harnesses.into_iter().map(suite).collect())
 }
 
 /// Runs every case whose name contains `filter`, many at a time, and returns what came of them in
 /// the order of [`case_names`]. Call it from a plain thread, not from inside a runtime.
 #[must_use]
 pub fn outcomes(harness: impl Harness, filter: &str) -> Vec<Outcome> {
-    let suite = Suite::new(Arc::new(harness));
-    let selected: Vec<_> = cases::all().filter(|case| case.name.contains(filter)).collect();
-    let waiting = Mutex::new(selected.iter().enumerate());
-    let done = Mutex::new(Vec::with_capacity(selected.len()));
-    thread::scope(|scope| {
-        for _ in 0..THREADS_FOR_DATA.min(selected.len()) {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    let Some((place, case)) = next else { break };
-                    let outcome = Outcome { case: case.name, result: suite.verdict(case) };
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((place, outcome));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(place, _)| *place);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
+    collected(&Suite::new(Arc::new(harness)), filter)
 }
 
 /// The names of all cases, in the order in which they are run.
@@ -91,4 +57,61 @@ pub enum Verdict {
     Ignored(&'static str),
     /// It breaks this promise: what was expected, and what was seen.
     Failed(String),
+}
+
+/// A subject and the cases that are tried on it.
+pub(crate) trait Cases: Send + Sync {
+    /// The subject's name, shown before each case.
+    fn name(&self) -> &str;
+
+    /// The cases' names, in the order in which they are run.
+    fn names(&self) -> Vec<&'static str>;
+
+    /// Runs one of them on the calling thread, which must not be part of a runtime.
+    fn verdict(&self, nth: usize) -> Verdict;
+}
+
+/// All cases of all suites as a test program, with the arguments of the command line.
+pub(crate) fn program(suites: Vec<Arc<dyn Cases>>) -> ! {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
+    let mut trials = Vec::new();
+    for suite in &suites {
+        for (nth, case) in suite.names().into_iter().enumerate() {
+            let (suite, name) = (Arc::clone(suite), suite.name().to_owned());
+            let runner = move || match suite.verdict(nth) {
+                Verdict::Passed => Ok(Completion::Completed),
+                Verdict::Ignored(because) => Ok(Completion::ignored_with(because)),
+                Verdict::Failed(message) => Err(Failed::from(message)),
+            };
+            trials.push(Trial::ignorable_test(case, runner).with_kind(name));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Exiting runs no destructors, and a real broker is stopped by one.
+    drop(suites);
+    conclusion.exit()
+}
+
+/// The cases whose names contain `filter`, as data.
+pub(crate) fn collected(suite: &dyn Cases, filter: &str) -> Vec<Outcome> {
+    let names = suite.names().into_iter().enumerate();
+    let selected: Vec<_> = names.filter(|(_, case)| case.contains(filter)).collect();
+    let waiting = Mutex::new(selected.iter());
+    let done = Mutex::new(Vec::with_capacity(selected.len()));
+    thread::scope(|scope| {
+        for _ in 0..THREADS_FOR_DATA.min(selected.len()) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some((nth, case)) = next else { break };
+                    let outcome = Outcome { case, result: suite.verdict(*nth) };
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((nth, outcome));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(nth, _)| *nth);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
 }

@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::case::{Case, spelt_out};
+use crate::case::{Case, Checked, spelt_out};
+use crate::cases;
 use crate::harness::{BoxError, Broker, Harness};
-use crate::run::Verdict;
+use crate::run::{Cases, Verdict};
 use crate::stage::Stage;
 
 /// How long a broker may take to start.
 const START: Duration = Duration::from_secs(120);
 
 /// How long a finished case's runtime may take to end.
-const SHUTDOWN: Duration = Duration::from_secs(1);
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// A harness and the broker that its ordinary cases share.
 pub(crate) struct Suite {
@@ -34,24 +35,6 @@ impl Suite {
             shared: OnceLock::new(),
             restarting: Mutex::new(()),
             runtime: Some(runtime()),
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.harness.name()
-    }
-
-    /// Runs the case on the calling thread, which must not be part of a runtime.
-    pub(crate) fn verdict(&self, case: &Case) -> Verdict {
-        if !(case.needs)(&self.harness.guarantees()) {
-            return Verdict::Ignored(case.unmet);
-        }
-        let runtime = runtime();
-        let result = self.attempt(&runtime, case);
-        runtime.shutdown_timeout(SHUTDOWN);
-        match result {
-            Ok(()) => Verdict::Passed,
-            Err(message) => Verdict::Failed(message),
         }
     }
 
@@ -77,20 +60,7 @@ impl Suite {
         let run = case.run;
         runtime.block_on(async {
             let on_stage = Arc::clone(&stage);
-            // A task, because a panic then comes back as a value.
-            let mut task = tokio::spawn(async move { run(&on_stage).await });
-            let result = match tokio::time::timeout(limit, &mut task).await {
-                Ok(Ok(Ok(()))) => Ok(()),
-                Ok(Ok(Err(failure))) => Err(failure.to_string()),
-                Ok(Err(error)) => Err(match error.try_into_panic() {
-                    Ok(panic) => format!("panicked: {}", words(&*panic)),
-                    Err(error) => spelt_out(&error),
-                }),
-                Err(_) => {
-                    task.abort();
-                    Err(format!("expected an end within {limit:?}, saw none"))
-                }
-            };
+            let result = guarded(limit, async move { run(&on_stage).await }).await;
             stage.leave().await;
             result.map_err(|message| match broker.log() {
                 Some(log) => format!("{message}\nthe broker's log:\n{log}"),
@@ -106,6 +76,30 @@ impl Suite {
 
     fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("there until the suite is dropped")
+    }
+}
+
+impl Cases for Suite {
+    fn name(&self) -> &str {
+        self.harness.name()
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        cases::all().map(|case| case.name).collect()
+    }
+
+    fn verdict(&self, nth: usize) -> Verdict {
+        let case = cases::all().nth(nth).expect("a case of this suite");
+        if !(case.needs)(&self.harness.guarantees()) {
+            return Verdict::Ignored(case.unmet);
+        }
+        let runtime = runtime();
+        let result = self.attempt(&runtime, case);
+        runtime.shutdown_timeout(SHUTDOWN);
+        match result {
+            Ok(()) => Verdict::Passed,
+            Err(message) => Verdict::Failed(message),
+        }
     }
 }
 
@@ -131,7 +125,28 @@ async fn within_start(
     }
 }
 
-fn runtime() -> Runtime {
+/// What a case comes to: a panic or too long a time is a failure like any other.
+pub(crate) async fn guarded(
+    limit: Duration,
+    case: impl Future<Output = Checked> + Send + 'static,
+) -> Result<(), String> {
+    // A task, because a panic then comes back as a value.
+    let mut task = tokio::spawn(case);
+    match tokio::time::timeout(limit, &mut task).await {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(failure))) => Err(failure.to_string()),
+        Ok(Err(error)) => Err(match error.try_into_panic() {
+            Ok(panic) => format!("panicked: {}", words(&*panic)),
+            Err(error) => spelt_out(&error),
+        }),
+        Err(_) => {
+            task.abort();
+            Err(format!("expected an end within {limit:?}, saw none"))
+        }
+    }
+}
+
+pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 

@@ -1,24 +1,26 @@
-//! A transport that writes down what the one inside says of each request, and changes nothing.
+//! Writes down what a transport says of each request, and changes nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use agent_rpc_core::transport::{
-    Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError,
-};
-use agent_rpc_core::wire::{Topic, TransportKind};
+use agent_rpc_conformance::{Hooked, Hooks};
+use agent_rpc_core::transport::{Frame, Inbox, RpcTransport, Subscription, TransportError};
+use agent_rpc_core::wire::Topic;
 use async_trait::async_trait;
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use crate::journal;
 use crate::ledger::{Ledger, Published};
 
-/// The decorator.
+/// The hooks that write it down.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    pub(crate) inside: Arc<dyn RpcTransport>,
-    pub(crate) ledger: Arc<Ledger>,
+    ledger: Arc<Ledger>,
+}
+
+impl Recording {
+    pub(crate) fn over(inside: Arc<dyn RpcTransport>, ledger: Arc<Ledger>) -> Arc<Hooked<Self>> {
+        Arc::new(Hooked::new(inside, Self { ledger }))
+    }
 }
 
 /// What of an envelope names the call: read from the bytes, not from what core says of them.
@@ -33,24 +35,17 @@ struct Numbered {
 }
 
 #[async_trait]
-impl RpcTransport for Recording {
-    fn kind(&self) -> TransportKind {
-        self.inside.kind()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.inside.guarantees()
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.inside.link()
-    }
-
-    async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
+impl Hooks for Recording {
+    async fn publish(
+        &self,
+        inside: &dyn RpcTransport,
+        to: &Topic,
+        frame: &Frame,
+    ) -> Result<(), TransportError> {
         let number = serde_json::from_slice::<Envelope>(&frame.bytes);
         let number = number.ok().map(|envelope| envelope.payload.number);
         let entry = number.and_then(|number| Some((number, self.ledger.publishing(number)?)));
-        let result = self.inside.publish(to, frame).await;
+        let result = inside.publish(to, frame).await;
         if let Some((number, nth)) = entry {
             let became = match &result {
                 Ok(()) => Published::Taken { at: journal::now() },
@@ -61,19 +56,10 @@ impl RpcTransport for Recording {
         result
     }
 
-    async fn subscribe(
-        &self,
-        at: &Topic,
-        subscription: Subscription,
-    ) -> Result<Inbox, TransportError> {
-        let inbox = self.inside.subscribe(at, subscription).await?;
+    fn arrivals(&self, _: &Topic, _: Subscription, inbox: Inbox) -> Inbox {
         if let Some(address) = inbox.reply_address() {
             self.ledger.inbox(address.as_str());
         }
-        Ok(inbox)
-    }
-
-    async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        self.inside.close(grace).await
+        inbox
     }
 }

@@ -33,7 +33,7 @@ pub(crate) async fn caller(args: &CallerRole) -> anyhow::Result<()> {
     let role = &args.role;
     let inside = role.transport.connect(&role.url).await?;
     let ledger = Arc::new(Ledger::journaled(Journal::open(&role.journal, &role.name)?));
-    let transport = Arc::new(Recording { inside, ledger: Arc::clone(&ledger) });
+    let transport = Recording::over(inside, Arc::clone(&ledger));
     let client = load::client(transport.clone()).await?;
     let CallerRole { first, calls, concurrent, .. } = *args;
     let load = Load { ledger, first, calls, concurrent, timeout: TIMEOUT, work: (5, 45) };

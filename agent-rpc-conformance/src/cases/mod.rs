@@ -3,6 +3,7 @@
 mod bytes;
 mod calls;
 mod closing;
+mod dead_letters;
 mod flow;
 mod holding;
 mod live;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         calls::CASES,
         once::CASES,
         holding::CASES,
+        dead_letters::CASES,
     ];
     themes.into_iter().flatten()
 }

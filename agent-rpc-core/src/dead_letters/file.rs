@@ -1,4 +1,4 @@
-//! A file of JSON lines.
+//! Dead letters in a file of JSON lines.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,18 +11,29 @@ use tokio::task::spawn_blocking;
 
 use super::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
 
-/// Dead letters in a file, one a line. For one process: two would overwrite each other.
+/// Dead letters in a file, one a line. For one process: two would overwrite each other's.
+///
+/// ```no_run
+/// use agent_rpc_core::Agent;
+/// use agent_rpc_core::dead_letters::FileDeadLetters;
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let dead_letters = FileDeadLetters::new("/var/lib/pr-reviewer/dead.jsonl", 64 * 1024 * 1024);
+/// let agent = Agent::builder("pr-reviewer".parse()?).dead_letters(dead_letters);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct FileDeadLetters {
     path: Arc<Path>,
     max_bytes: u64,
-    /// One at a time reads or writes the file.
+    /// Held while the file is read or written.
     turn: Arc<Mutex<()>>,
 }
 
 impl FileDeadLetters {
-    /// A file of at most so many bytes; what comes when it is full is logged, and gone. It is made
-    /// when the first letter is kept.
+    /// A file of at most so many bytes. A dead letter that comes when it is full is logged, and
+    /// gone. The file is made when the first one is kept.
     pub fn new(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
         Self { path: path.into().into(), max_bytes, turn: Arc::default() }
     }
@@ -49,8 +60,8 @@ impl FileDeadLetters {
 
 #[async_trait]
 impl DeadLetters for FileDeadLetters {
-    async fn keep(&self, letter: &DeadLetter) -> Result<(), DeadLetterError> {
-        let (mut line, max_bytes) = (letter.to_json(), self.max_bytes);
+    async fn keep(&self, dead: &DeadLetter) -> Result<(), DeadLetterError> {
+        let (mut line, max_bytes) = (dead.to_json(), self.max_bytes);
         line.push(b'\n');
         let kept = self.with(move |path| {
             let mut file = OpenOptions::new().create(true).append(true).open(path)?;
@@ -65,21 +76,20 @@ impl DeadLetters for FileDeadLetters {
     }
 
     async fn list(&self, most: usize) -> Result<Vec<(DeadLetterId, DeadLetter)>, DeadLetterError> {
-        self.with(move |path| Ok(letters(&read(path)?).take(most).collect())).await
+        self.with(move |path| Ok(parsed(&read(path)?).take(most).collect())).await
     }
 
     async fn take(&self, id: &DeadLetterId) -> Result<Option<DeadLetter>, DeadLetterError> {
         let id = id.clone();
         self.with(move |path| {
             let text = read(path)?;
-            let Some((_, taken)) = letters(&text).find(|(known, _)| *known == id) else {
+            let Some((_, taken)) = parsed(&text).find(|(known, _)| *known == id) else {
                 return Ok(None);
             };
             let mut found = false;
-            let is_it = |line: &str| {
-                DeadLetter::from_json(line.as_bytes()).is_ok_and(|letter| letter == taken)
-            };
-            // Only the first of two that say the same; a line that is no letter stays.
+            let is_it =
+                |line: &str| DeadLetter::from_json(line.as_bytes()).is_ok_and(|dead| dead == taken);
+            // Only the first of two that say the same; a line that is not a dead letter stays.
             let keeps = |line: &&str| !is_it(line) || std::mem::replace(&mut found, true);
             let rest = text.lines().filter(keeps);
             let rest: String = rest.flat_map(|line| [line, "\n"]).collect();
@@ -101,9 +111,10 @@ fn read(path: &Path) -> io::Result<String> {
     }
 }
 
-fn letters(text: &str) -> impl Iterator<Item = (DeadLetterId, DeadLetter)> {
-    let letters = text.lines().filter_map(|line| DeadLetter::from_json(line.as_bytes()).ok());
-    letters.map(|letter| (DeadLetterId::of(&letter), letter))
+/// The dead letters of the lines that are dead letters, in their order.
+fn parsed(text: &str) -> impl Iterator<Item = (DeadLetterId, DeadLetter)> {
+    let dead = text.lines().filter_map(|line| DeadLetter::from_json(line.as_bytes()).ok());
+    dead.map(|dead| (DeadLetterId::of(&dead), dead))
 }
 
 #[cfg(test)]
@@ -111,24 +122,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_keeps_letters_and_gives_them_back() {
-        let dir = std::env::temp_dir().join(format!("agent-rpc-{}", uuid::Uuid::now_v7()));
-        fs::create_dir(&dir).unwrap();
-        let letters = FileDeadLetters::new(dir.join("dead.jsonl"), 350);
-        assert!(letters.list(10).await.unwrap().is_empty());
-        let letter = |n: u64| DeadLetter::new("invalid-envelope", "", "t", n, vec![n as u8].into());
-        for n in 1..=3 {
-            letters.keep(&letter(n)).await.unwrap();
-        }
-        assert!(matches!(letters.keep(&letter(4)).await, Err(DeadLetterError::NoRoom)));
-        let listed = letters.list(2).await.unwrap();
-        assert_eq!(listed.iter().map(|(_, letter)| letter.at).collect::<Vec<_>>(), [1, 2]);
-        let id = DeadLetterId::of(&letter(2));
-        assert_eq!(letters.take(&id).await.unwrap(), Some(letter(2)));
-        assert_eq!(letters.take(&id).await.unwrap(), None);
-        letters.keep(&letter(4)).await.unwrap();
-        let listed = letters.list(10).await.unwrap();
-        assert_eq!(listed.iter().map(|(_, letter)| letter.at).collect::<Vec<_>>(), [1, 3, 4]);
-        fs::remove_dir_all(&dir).unwrap();
+    async fn a_line_that_is_not_a_dead_letter_is_skipped_and_stays() {
+        let path = std::env::temp_dir().join(format!("agent-rpc-{}.jsonl", uuid::Uuid::now_v7()));
+        let dead = DeadLetter::new("attempts", "", "t", 7, "{}".into());
+        fs::write(&path, format!("a note\n{}\n", String::from_utf8_lossy(&dead.to_json())))
+            .unwrap();
+        let file = FileDeadLetters::new(&path, 1024);
+        let id = DeadLetterId::of(&dead);
+        assert_eq!(file.list(10).await.unwrap(), [(id.clone(), dead.clone())]);
+        assert_eq!(file.take(&id).await.unwrap(), Some(dead));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+        fs::remove_file(&path).unwrap();
     }
 }

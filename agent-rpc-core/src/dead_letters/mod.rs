@@ -1,15 +1,18 @@
-//! Where messages go that were not admitted: kept with their reason, listed, taken out, replayed.
+//! A message that was not admitted becomes a [`DeadLetter`]: kept with its reason in a store of
+//! [`DeadLetters`], listed, taken out, and replayed by the agent.
 //!
-//! The default is the topic beside the inbox, `<requests>.dlq`. Where a broker cannot keep one, or
-//! where an operator wants a file, [`FileDeadLetters`] is a file of JSON lines.
+//! The default store is the topic beside the inbox, `<requests>.dlq` ([`TopicDeadLetters`]). Where a
+//! broker cannot keep one, or where an operator wants a file, [`FileDeadLetters`] is a file of JSON
+//! lines. A store of your own shows that it is one with the suite for dead letters in
+//! `agent-rpc-conformance`.
 
+mod dead_letter;
 mod file;
-mod letter;
 mod topic;
 
+pub(crate) use dead_letter::without_token;
+pub use dead_letter::{DeadLetter, DeadLetterError};
 pub use file::FileDeadLetters;
-pub(crate) use letter::without_token;
-pub use letter::{DeadLetter, DeadLetterError};
 pub use topic::TopicDeadLetters;
 
 use std::fmt;
@@ -17,37 +20,40 @@ use std::fmt;
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 
-/// A place for dead letters.
+/// A store for dead letters.
 #[async_trait]
 pub trait DeadLetters: fmt::Debug + Send + Sync + 'static {
-    /// Keeps a letter; it is there when this returns.
+    /// Keeps a dead letter; it is stored when this returns. Two that say the same are two.
     ///
     /// # Errors
-    /// [`DeadLetterError::NoRoom`] and [`DeadLetterError::TooLarge`] are final, anything else is tried again.
-    async fn keep(&self, letter: &DeadLetter) -> Result<(), DeadLetterError>;
+    /// [`DeadLetterError::NoRoom`] and [`DeadLetterError::TooLarge`] are final; anything else is
+    /// tried again.
+    async fn keep(&self, dead: &DeadLetter) -> Result<(), DeadLetterError>;
 
-    /// The oldest letters, at most so many, each under the id by which it can be taken out.
+    /// Lists the oldest dead letters, at most so many, each with the id by which it can be taken
+    /// out. It takes nothing out.
     ///
     /// # Errors
     /// If they cannot be read.
     async fn list(&self, most: usize) -> Result<Vec<(DeadLetterId, DeadLetter)>, DeadLetterError>;
 
-    /// Takes a letter out; `None` if it is not there.
+    /// Takes a dead letter out; `None` if it is not there. Of several who take the same one, at
+    /// most one gets it.
     ///
     /// # Errors
     /// If they cannot be read or written.
     async fn take(&self, id: &DeadLetterId) -> Result<Option<DeadLetter>, DeadLetterError>;
 }
 
-/// Names a letter, by what it says.
+/// Names a dead letter, by what it says: two that say the same have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadLetterId(String);
 
 impl DeadLetterId {
-    /// The id of a letter.
+    /// The id of a dead letter.
     #[must_use]
-    pub fn of(letter: &DeadLetter) -> Self {
-        let digest = Sha256::digest(letter.to_json());
+    pub fn of(dead: &DeadLetter) -> Self {
+        let digest = Sha256::digest(dead.to_json());
         Self(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
     }
 }

@@ -64,8 +64,7 @@ impl Stage {
     pub(crate) async fn caller(&self) -> anyhow::Result<Caller> {
         let inside = self.transport.connect(&self.family.url).await?;
         let ledger = Arc::new(Ledger::default());
-        let transport: Arc<dyn RpcTransport> =
-            Arc::new(Recording { inside, ledger: Arc::clone(&ledger) });
+        let transport: Arc<dyn RpcTransport> = Recording::over(inside, Arc::clone(&ledger));
         let client = load::client(Arc::clone(&transport)).await?;
         Ok(Caller { transport, client, ledger })
     }

@@ -1,5 +1,4 @@
 //! Streams of answers, over memory.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

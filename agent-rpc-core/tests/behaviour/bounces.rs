@@ -2,30 +2,29 @@
 
 use std::sync::atomic::AtomicBool;
 
+use agent_rpc_conformance::{Hooked, Hooks};
 use agent_rpc_core::client::StreamItem;
-use agent_rpc_core::transport::{Guarantees, Link, TransportError, TransportErrorKind};
+use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 
 use super::*;
 
-/// A transport that takes requests and, while it is told to, lets them bounce, or never says what
-/// became of them.
-#[derive(Debug)]
-struct Bouncing {
-    inner: Arc<dyn RpcTransport>,
+/// Takes requests and, while it is told to, lets them bounce, or never says what became of them.
+#[derive(Debug, Default)]
+struct Bounces {
     bounces: AtomicBool,
     hangs: AtomicBool,
     /// The message that bounced last, and how many did.
     bounced: watch::Sender<(usize, Option<Frame>)>,
 }
 
-impl Bouncing {
-    fn over(broker: &MemoryBroker) -> Arc<Self> {
-        let (inner, bounces) = (connect(broker), AtomicBool::new(false));
-        let (hangs, bounced) = (AtomicBool::new(false), watch::Sender::default());
-        Arc::new(Self { inner, bounces, hangs, bounced })
+type Bouncing = Hooked<Bounces>;
+
+impl Bounces {
+    fn over(broker: &MemoryBroker) -> Arc<Bouncing> {
+        Arc::new(Hooked::new(connect(broker), Self::default()))
     }
 
     fn let_bounce(&self, bounces: bool) {
@@ -39,20 +38,13 @@ impl Bouncing {
 }
 
 #[async_trait]
-impl RpcTransport for Bouncing {
-    fn kind(&self) -> TransportKind {
-        self.inner.kind()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.inner.guarantees()
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.inner.link()
-    }
-
-    async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
+impl Hooks for Bounces {
+    async fn publish(
+        &self,
+        inside: &dyn RpcTransport,
+        to: &Topic,
+        frame: &Frame,
+    ) -> Result<(), TransportError> {
         if self.hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
@@ -63,27 +55,16 @@ impl RpcTransport for Bouncing {
             });
             return Ok(());
         }
-        self.inner.publish(to, frame).await
+        inside.publish(to, frame).await
     }
 
-    async fn subscribe(&self, at: &Topic, how: Subscription) -> Result<Inbox, TransportError> {
-        let inbox = self.inner.subscribe(at, how).await?;
-        let address = inbox.reply_address().cloned();
+    fn arrivals(&self, _: &Topic, _: Subscription, inbox: Inbox) -> Inbox {
         let bounced = stream::unfold(self.bounced.subscribe(), |mut bounced| async {
             bounced.changed().await.ok()?;
             let id = bounced.borrow_and_update().1.as_ref()?.message_id.clone();
             Some((Ok(Arrival::Bounced(id)), bounced))
         });
-        let arrivals = stream::unfold(inbox, |mut inbox| async {
-            let arrival = inbox.next().await?;
-            Some((arrival, inbox))
-        });
-        let both = Inbox::new(stream::select(bounced.boxed(), arrivals.boxed()));
-        Ok(both.with_reply_address(address))
-    }
-
-    async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        self.inner.close(grace).await
+        Inbox::new(stream::select(bounced.boxed(), inbox))
     }
 }
 
@@ -129,7 +110,7 @@ async fn client(transport: &Arc<Bouncing>) -> Client {
 #[tokio::test]
 async fn a_request_that_bounces_ends_at_once() {
     let broker = MemoryBroker::new();
-    let (transport, _working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let (transport, _working) = (Bounces::over(&broker), Working::over(&broker).await);
     let client = client(&transport).await;
     transport.let_bounce(true);
     let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
@@ -143,7 +124,7 @@ async fn a_request_that_bounces_ends_at_once() {
 #[tokio::test]
 async fn a_request_that_bounces_when_it_is_sent_again_may_have_run_before() {
     let broker = MemoryBroker::new();
-    let (transport, working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let (transport, working) = (Bounces::over(&broker), Working::over(&broker).await);
     let client = client(&transport).await;
     let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
     let call = tokio::spawn(call.typed::<String>().into_future());
@@ -161,7 +142,7 @@ async fn a_request_that_bounces_when_it_is_sent_again_may_have_run_before() {
 #[tokio::test]
 async fn a_stream_whose_request_bounces_ends_at_once() {
     let broker = MemoryBroker::new();
-    let (transport, _working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let (transport, _working) = (Bounces::over(&broker), Working::over(&broker).await);
     let client = client(&transport).await;
     transport.let_bounce(true);
     let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
@@ -174,7 +155,7 @@ async fn a_stream_whose_request_bounces_ends_at_once() {
 #[tokio::test]
 async fn a_stream_that_bounces_when_it_is_sent_again_may_have_run_before() {
     let broker = MemoryBroker::new();
-    let (transport, working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let (transport, working) = (Bounces::over(&broker), Working::over(&broker).await);
     let client = client(&transport).await;
     let call = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
     let mut stream = call.stream::<u32, String>();
@@ -192,7 +173,7 @@ async fn a_stream_that_bounces_when_it_is_sent_again_may_have_run_before() {
 #[tokio::test]
 async fn a_stream_that_cannot_be_sent_again_ends_by_its_deadline() {
     let broker = MemoryBroker::new();
-    let (transport, working) = (Bouncing::over(&broker), Working::over(&broker).await);
+    let (transport, working) = (Bounces::over(&broker), Working::over(&broker).await);
     let client = client(&transport).await;
     let call = client.request_agent("agent://callee", "work", &7).timeout(SOON / 10);
     let mut stream = call.stream::<u32, String>();

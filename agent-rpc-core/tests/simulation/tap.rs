@@ -1,21 +1,21 @@
-//! A transport that writes down what goes through it, over whatever faults there are: what its
-//! owner believes, not what is true.
+//! What goes through a transport is written down, over whatever faults there are: what its owner
+//! believes, not what is true.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_rpc_conformance::Hooks;
 use agent_rpc_core::transport::{
-    Arrival, Delivery, Frame, Guarantees, Inbox, Link, RpcTransport, Settle, Subscription,
-    TransportError, TransportErrorKind,
+    Arrival, Delivery, Frame, Inbox, RpcTransport, Settle, Subscription, TransportError,
+    TransportErrorKind,
 };
-use agent_rpc_core::wire::{Kind, Limits, Received, Topic, TransportKind, codes, reserved};
+use agent_rpc_core::wire::{Kind, Limits, Received, Topic, codes, reserved};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream;
-use tokio::sync::watch;
+use futures_util::stream::TryStreamExt;
 use tokio::time::Instant;
 
 use crate::ledger::{Asked, Ledger};
@@ -31,9 +31,9 @@ pub(crate) enum Owner {
     },
 }
 
+/// Writes down what goes through a transport.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    pub(crate) inner: Arc<dyn RpcTransport>,
     pub(crate) owner: Owner,
     pub(crate) ledger: Arc<Ledger>,
 }
@@ -42,23 +42,16 @@ pub(crate) struct Tap {
 const LATE: Duration = Duration::from_millis(990);
 
 #[async_trait]
-impl RpcTransport for Tap {
-    fn kind(&self) -> TransportKind {
-        self.inner.kind()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.inner.guarantees()
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.inner.link()
-    }
-
-    async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
+impl Hooks for Tap {
+    async fn publish(
+        &self,
+        inside: &dyn RpcTransport,
+        to: &Topic,
+        frame: &Frame,
+    ) -> Result<(), TransportError> {
         let seen = name(&frame.bytes);
         self.publishing(frame);
-        let result = self.inner.publish(to, frame).await;
+        let result = inside.publish(to, frame).await;
         let kind = result.as_ref().err().map(TransportError::kind);
         let (number, owner) = (frame.transmission, self.owner);
         self.ledger.note(format_args!("{owner:?} sent {seen}.{number} to {to}: {kind:?}"));
@@ -80,29 +73,15 @@ impl RpcTransport for Tap {
         result
     }
 
-    async fn subscribe(&self, at: &Topic, how: Subscription) -> Result<Inbox, TransportError> {
-        let inbox = self.inner.subscribe(at, how).await?;
-        let address = inbox.reply_address().cloned();
+    fn arrivals(&self, _: &Topic, _: Subscription, inbox: Inbox) -> Inbox {
         let (owner, ledger) = (self.owner, Arc::clone(&self.ledger));
-        let arrivals =
-            stream::unfold((inbox, owner, ledger), async |(mut inbox, owner, ledger)| {
-                let arrival = inbox.next().await?.map(|arrival| match arrival {
-                    Arrival::Delivery(delivery) => {
-                        Arrival::Delivery(watched(delivery, owner, &ledger))
-                    }
-                    other => {
-                        ledger.note(format_args!("{owner:?} is told {other:?}"));
-                        other
-                    }
-                });
-                Some((arrival, (inbox, owner, ledger)))
-            });
-        let inbox = Inbox::new(arrivals);
-        Ok(inbox.with_reply_address(address))
-    }
-
-    async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        self.inner.close(grace).await
+        Inbox::new(inbox.map_ok(move |arrival| match arrival {
+            Arrival::Delivery(delivery) => Arrival::Delivery(watched(delivery, owner, &ledger)),
+            other => {
+                ledger.note(format_args!("{owner:?} is told {other:?}"));
+                other
+            }
+        }))
     }
 }
 

@@ -10,13 +10,20 @@ use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A message that was not admitted, or could not be handled: why, and its bytes.
+/// A message that was not admitted, or could not be handled: the reason, and its bytes.
+///
+/// ```
+/// use agent_rpc_core::dead_letters::DeadLetter;
+///
+/// let dead = DeadLetter::new("attempts", "", "agents.a.requests", 0, "{}".into());
+/// assert_eq!(DeadLetter::from_json(&dead.to_json()).unwrap(), dead);
+/// ```
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
     v: u8,
-    /// Why, for machines: `invalid-envelope`, `wrong-recipient`, `auth-rejected`, `attempts`.
+    /// The reason, for machines: `invalid-envelope`, `wrong-recipient`, `auth-rejected`, `attempts`.
     pub reason: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub detail: String,
     /// How often it was handed out, as far as is known.
     pub attempts: u32,
@@ -30,27 +37,30 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    pub(crate) fn new(reason: &str, detail: &str, topic: &str, at: u64, raw: Bytes) -> Self {
+    /// A dead letter of a message from `topic`, handed out once, at so many milliseconds since the
+    /// epoch. Agents make them; the tests of a store for dead letters do, too.
+    #[must_use]
+    pub fn new(reason: &str, detail: &str, topic: &str, at: u64, raw: Bytes) -> Self {
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
         Self { v: 1, reason, detail, attempts: 1, topic: topic.to_owned(), at, raw }
     }
 
-    /// The letter as JSON.
+    /// The dead letter as JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and numbers")
     }
 
-    /// Reads a letter.
+    /// Reads a dead letter from JSON.
     ///
     /// # Errors
-    /// If it is none of version 1.
+    /// If it is not a dead letter of version 1.
     pub fn from_json(json: &[u8]) -> Result<Self, DeadLetterError> {
-        let letter: Self = serde_json::from_slice(json).map_err(|_| DeadLetterError::NotALetter)?;
-        if letter.v != 1 {
+        let dead: Self = serde_json::from_slice(json).map_err(|_| DeadLetterError::NotALetter)?;
+        if dead.v != 1 {
             return Err(DeadLetterError::NotALetter);
         }
-        Ok(letter)
+        Ok(dead)
     }
 }
 
@@ -68,17 +78,18 @@ impl fmt::Debug for DeadLetter {
     }
 }
 
-/// What goes wrong with dead letters.
+/// Why a dead letter could not be kept, read or taken out.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DeadLetterError {
-    /// It is no dead letter of version 1.
+    /// It is not a dead letter of version 1.
     NotALetter,
-    /// There is no room for one more, or no place at all: it is logged, and gone.
+    /// There is no room for one more, or nothing that could keep it: the agent logs it, and it is
+    /// gone.
     NoRoom,
-    /// This one letter is too large: it is kept without its bytes.
+    /// This dead letter is too large: the agent keeps it without its bytes.
     TooLarge,
-    /// It could not be kept or read now: the message goes back.
+    /// It could not be kept or read now: the message goes back to the broker.
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -111,8 +122,8 @@ fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::E
     BASE64_STANDARD.decode(text).map(Bytes::from).map_err(D::Error::custom)
 }
 
-/// The bytes of a refused message without its bearer token, which must be kept nowhere. What is
-/// JSON loses its `auth`; what is not, and looks as if it held a token, is not kept at all.
+/// The bytes of a refused message without its bearer token, which must be kept nowhere. JSON loses
+/// its `auth`; bytes that are not JSON, and look as if they held a token, are not kept at all.
 pub(crate) fn without_token(raw: &Bytes) -> Bytes {
     let Ok(mut members) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(raw) else {
         let holds_one = raw.windows(TOKEN.len()).any(|bytes| bytes == TOKEN);

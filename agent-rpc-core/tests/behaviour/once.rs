@@ -1,6 +1,5 @@
 //! Effects that happen once, answers that get lost, brokers that go away: over memory, with parts
 //! that fail on purpose.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agent_rpc_conformance::{Hooked, Hooks};
 use agent_rpc_core::Agent;
 use agent_rpc_core::agent::AgentBuilder;
 use agent_rpc_core::client::{CallError, Client, ClientBuilder, Route};
@@ -15,10 +15,10 @@ use agent_rpc_core::idempotency::{
     Begun, Claim, Effect, IdempotencyStore, MemoryStore, Outcome, StoreError,
 };
 use agent_rpc_core::transport::{
-    Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError, TransportErrorKind,
+    Frame, RpcTransport, Subscription, TransportError, TransportErrorKind,
 };
 use agent_rpc_core::trust::SharedKeys;
-use agent_rpc_core::wire::{Fault, Key, Keyring, Topic, TransportKind, codes};
+use agent_rpc_core::wire::{Fault, Key, Keyring, Topic, TopicRole, codes};
 use agent_rpc_memory::{MemoryBroker, MemoryConfig};
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -27,49 +27,33 @@ use tokio::time::timeout;
 const SOON: Duration = Duration::from_secs(5);
 const CALLEE: &str = "agent://callee";
 
-/// A transport that takes what it publishes to callers and loses it, while it is told to.
+/// Takes what it publishes to callers and loses it, while it is told to.
 #[derive(Debug)]
 struct LosesAnswers {
-    inner: Arc<dyn RpcTransport>,
     lossy: AtomicBool,
     lost: watch::Sender<usize>,
 }
 
 impl LosesAnswers {
-    fn over(broker: &MemoryBroker) -> Arc<Self> {
-        let (lost, _) = watch::channel(0);
-        Arc::new(Self { inner: connect(broker), lossy: AtomicBool::new(true), lost })
+    fn over(broker: &MemoryBroker) -> Arc<Hooked<Self>> {
+        let hooks = Self { lossy: AtomicBool::new(true), lost: watch::Sender::default() };
+        Arc::new(Hooked::new(connect(broker), hooks))
     }
 }
 
 #[async_trait]
-impl RpcTransport for LosesAnswers {
-    fn kind(&self) -> TransportKind {
-        self.inner.kind()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.inner.guarantees()
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.inner.link()
-    }
-
-    async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
-        if self.lossy.load(Ordering::SeqCst) && to.as_str().contains(".responses") {
+impl Hooks for LosesAnswers {
+    async fn publish(
+        &self,
+        inside: &dyn RpcTransport,
+        to: &Topic,
+        frame: &Frame,
+    ) -> Result<(), TransportError> {
+        if self.lossy.load(Ordering::SeqCst) && to.role() == TopicRole::Responses {
             self.lost.send_modify(|lost| *lost += 1);
             return Ok(());
         }
-        self.inner.publish(to, frame).await
-    }
-
-    async fn subscribe(&self, at: &Topic, how: Subscription) -> Result<Inbox, TransportError> {
-        self.inner.subscribe(at, how).await
-    }
-
-    async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        self.inner.close(grace).await
+        inside.publish(to, frame).await
     }
 }
 

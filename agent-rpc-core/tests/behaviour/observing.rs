@@ -1,5 +1,4 @@
 //! Counters, histograms and traces.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -69,7 +69,7 @@ fn no_seed_breaks_a_promise() {
     if let Some((seed, Report { trace, wrong })) = first_failure(seeds) {
         panic!(
             "{}\n\nseed {seed}:\n  {}\nagain with: AGENT_RPC_SEED={seed} cargo test -p \
-             agent-rpc-memory --test simulation",
+             agent-rpc-core --test simulation",
             trace.join("\n"),
             wrong.join("\n  "),
         );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use agent_rpc_conformance::{Faults, Faulty};
+use agent_rpc_conformance::{Faults, Faulty, Hooked};
 use agent_rpc_core::Environment;
 use agent_rpc_core::idempotency::MemoryStore;
 use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
@@ -211,8 +211,8 @@ impl World {
     /// A connection with these faults, from a seed of its own.
     pub(crate) fn connect(&self, owner: Owner, faults: &Faults) -> Arc<dyn RpcTransport> {
         let faults = Faults { seed: self.dice.draw(), ..faults.clone() };
-        let inner = Arc::new(Faulty::new(Arc::new(self.broker.connect()), faults));
-        Arc::new(Tap { inner, owner, ledger: Arc::clone(&self.ledger) })
+        let faulty = Arc::new(Faulty::new(Arc::new(self.broker.connect()), faults));
+        Arc::new(Hooked::new(faulty, Tap { owner, ledger: Arc::clone(&self.ledger) }))
     }
 
     pub(crate) fn environment(&self, ahead: i64) -> Environment {

@@ -2,11 +2,13 @@
 
 use super::*;
 
-use agent_rpc_core::transport::{Guarantees, Link, TransportError, TransportErrorKind, Vouched};
+use agent_rpc_conformance::{Hooked, Hooks};
+use agent_rpc_core::transport::{TransportError, TransportErrorKind, Vouched};
 use agent_rpc_core::trust::{Trust, TrustBroker};
 use agent_rpc_core::wire::{AuthRejection, LimitExceeded};
 use async_trait::async_trait;
-use futures_util::future::poll_immediate;
+use futures_util::future::{FutureExt, poll_immediate};
+use futures_util::stream::StreamExt;
 use tokio::sync::watch;
 
 /// A worker of the same agent that answers in its own way.
@@ -143,57 +145,36 @@ async fn a_proof_that_hangs_holds_neither_a_call_nor_a_close_nor_a_drain() {
     timeout(SOON, agent.close()).await.unwrap();
 }
 
-/// A transport whose inboxes end, and whose publishing fails, when it is told.
-#[derive(Debug)]
+/// Ends its inboxes, and fails to publish, when it is told.
+#[derive(Debug, Default)]
 struct Breaks {
-    inner: Arc<dyn RpcTransport>,
     broken: watch::Sender<bool>,
 }
 
 impl Breaks {
-    fn over(broker: &MemoryBroker) -> Arc<Self> {
-        Arc::new(Self { inner: connect(broker), broken: watch::channel(false).0 })
+    fn over(broker: &MemoryBroker) -> Arc<Hooked<Self>> {
+        Arc::new(Hooked::new(connect(broker), Self::default()))
     }
 }
 
 #[async_trait]
-impl RpcTransport for Breaks {
-    fn kind(&self) -> TransportKind {
-        self.inner.kind()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.inner.guarantees()
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.inner.link()
-    }
-
-    async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
+impl Hooks for Breaks {
+    async fn publish(
+        &self,
+        inside: &dyn RpcTransport,
+        to: &Topic,
+        frame: &Frame,
+    ) -> Result<(), TransportError> {
         if *self.broken.borrow() {
             return Err(TransportErrorKind::Refused.into());
         }
-        self.inner.publish(to, frame).await
+        inside.publish(to, frame).await
     }
 
-    async fn subscribe(&self, at: &Topic, how: Subscription) -> Result<Inbox, TransportError> {
-        let inbox = self.inner.subscribe(at, how).await?;
-        let address = inbox.reply_address().cloned();
-        let parts = (inbox, self.broken.subscribe());
-        let arrivals = futures_util::stream::unfold(parts, |(mut inbox, mut broken)| async move {
-            let arrival = tokio::select! {
-                arrival = inbox.next() => arrival?,
-                _ = broken.wait_for(|broken| *broken) => return None,
-            };
-            Some((arrival, (inbox, broken)))
-        });
-        let inbox = Inbox::new(arrivals);
-        Ok(inbox.with_reply_address(address))
-    }
-
-    async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        self.inner.close(grace).await
+    fn arrivals(&self, _: &Topic, _: Subscription, inbox: Inbox) -> Inbox {
+        let mut broken = self.broken.subscribe();
+        let is_broken = async move { drop(broken.wait_for(|broken| *broken).await) };
+        Inbox::new(inbox.take_until(is_broken.boxed()))
     }
 }
 

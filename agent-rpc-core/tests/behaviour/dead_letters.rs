@@ -1,5 +1,4 @@
 //! Dead letters: kept, listed, taken out, run again.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,10 +5,15 @@
 
 mod bounces;
 mod calling;
+mod dead_letters;
 mod events;
 mod letting_in;
+mod observing;
+mod once;
 mod serving;
+mod several;
 mod stopping;
+mod streams;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,4 @@
 //! One question to several agents, calls in the background, and the local bus.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;
