@@ -50,7 +50,8 @@ fn what_is_no_broker_is_told() {
 
 #[test]
 fn a_consumer_without_a_transport_says_so() {
-    let output = program("consumer").args(["--broker", "mqtt://x", "--agent", "a"]).output().unwrap();
+    let output =
+        program("consumer").args(["--broker", "mqtt://x", "--agent", "a"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said, "Error: mqtt:// needs the crate agent-rpc-mqtt\n");
