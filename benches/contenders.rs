@@ -37,13 +37,13 @@ impl AgentRpc {
         let broker = MemoryBroker::new();
         let (ours, theirs): (Arc<dyn RpcTransport>, Arc<dyn RpcTransport>) =
             (Arc::new(broker.connect()), Arc::new(broker.connect()));
-        let agent = Agent::builder("pr-reviewer".parse().expect("a name"))
+        let agent = Agent::builder("pr-reviewer")
             .handle("review-pr", |_, review: Review| async move { Ok(review) })
             .trust(trust.clone())
             .serve_on(theirs);
         let agent = Arc::new(agent.start().await.expect("the broker is here"));
         let reviewer: AgentAddress = "agent://pr-reviewer".parse().expect("an address");
-        let client = Client::builder("concierge".parse().expect("a name"))
+        let client = Client::builder("concierge")
             .trust(trust)
             .peer(reviewer, Route::over(ours));
         Self { client: client.start().await.expect("the broker is here"), _agent: agent }

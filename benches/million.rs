@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
     let mut environment = Environment::default();
     environment.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     let broker = MemoryBroker::new();
-    let _agent = Agent::builder("echo".parse().expect("a name"))
+    let _agent = Agent::builder("echo")
         .handle("echo", |_, text: String| async move { Ok(text) })
         .idempotency_store(store.clone())
         .environment(environment.clone())
@@ -38,8 +38,8 @@ async fn main() -> ExitCode {
         .start()
         .await
         .expect("the broker is here");
-    let client = Client::builder("caller".parse().expect("a name"))
-        .peer("agent://echo".parse().expect("an address"), Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("caller")
+        .peer("agent://echo", Route::over(Arc::new(broker.connect())))
         .environment(environment)
         // While a call waits, others move the clock on.
         .default_timeout(Duration::from_secs(600))

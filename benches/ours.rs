@@ -3,16 +3,37 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent_rpc_benches::calls::{Caller, Review};
+use agent_rpc_benches::calls::{Caller, Contestant, Review};
 use agent_rpc_core::Agent;
 use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::RpcTransport;
-use agent_rpc_core::trust::{SharedKeys, Trust};
+use agent_rpc_core::trust::{SharedKeys, Trust, TrustBroker};
 use agent_rpc_core::wire::{AgentAddress, AgentId, Key, Keyring};
+use agent_rpc_transports::{Settings, Transport};
+use test_brokers::{Broker, TestBroker};
 
-pub(crate) fn keys() -> SharedKeys {
+fn keys() -> SharedKeys {
     let key = Key::new("2026-11", "correct horse battery staple").expect("a key");
     SharedKeys::new(Keyring::new(key))
+}
+
+/// A server to measure at: one that the user runs, else a private one.
+pub(crate) struct Server {
+    pub(crate) url: &'static str,
+    _private: Option<Box<dyn Broker>>,
+}
+
+impl Server {
+    pub(crate) fn start(broker: &TestBroker) -> Self {
+        let given = broker.given();
+        let private = match given {
+            Some(_) => None,
+            None => Some(broker.start(test_brokers::Settings::default()).expect("it runs")),
+        };
+        let url = given.or_else(|| private.as_ref().map(|broker| broker.url()));
+        let url = url.expect("one of the two").leak();
+        Self { url, _private: private }
+    }
 }
 
 /// A name that no other turn has: every turn has an inbox of its own.
@@ -30,7 +51,7 @@ pub(crate) struct Ours {
 
 impl Ours {
     /// Over these connections, the agent's first.
-    pub(crate) async fn start(
+    async fn start(
         [serving, calling]: [Arc<dyn RpcTransport>; 2],
         trust: impl Trust + Clone,
     ) -> Self {
@@ -41,11 +62,30 @@ impl Ours {
             .trust(trust.clone())
             .serve_on(serving);
         let agent = Arc::new(agent.start().await.expect("the server runs"));
-        let client = Client::builder("concierge".parse().expect("a name"))
+        let client = Client::builder("concierge")
             .trust(trust)
             .peer(to.clone(), Route::over(calling));
         Self { client: client.start().await.expect("the server runs"), to, _agent: agent }
     }
+}
+
+/// Ours over a transport as it is unless configured, unsigned and signed, with a connection for
+/// each side.
+pub(crate) fn contestants(
+    transport: &'static Transport,
+    url: &'static str,
+    concurrent: usize,
+) -> [Contestant; 2] {
+    let connect =
+        async || transport.connect(url, Settings::default()).await.expect("the server runs");
+    [
+        Contestant::new("agent-rpc", concurrent, move || async move {
+            Ours::start([connect().await, connect().await], TrustBroker).await
+        }),
+        Contestant::new("agent-rpc, signed", concurrent, move || async move {
+            Ours::start([connect().await, connect().await], keys()).await
+        }),
+    ]
 }
 
 impl Caller for Ours {

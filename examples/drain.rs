@@ -15,7 +15,7 @@ static PAPER: Notify = Notify::const_new();
 
 /// One of the workers that serve the agent `printer`.
 async fn worker(name: &'static str, broker: &MemoryBroker) -> anyhow::Result<Agent> {
-    let agent = Agent::builder("printer".parse()?)
+    let agent = Agent::builder("printer")
         .handle("print", move |_context, page: u32| async move {
             if page == 1 {
                 BEGUN.notify_one();
@@ -32,8 +32,8 @@ async fn worker(name: &'static str, broker: &MemoryBroker) -> anyhow::Result<Age
 async fn main() -> anyhow::Result<()> {
     let broker = MemoryBroker::new();
     let old = worker("old", &broker).await?;
-    let client = Client::builder("office".parse()?)
-        .peer("agent://printer".parse()?, Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("office")
+        .peer("agent://printer", Route::over(Arc::new(broker.connect())))
         .start()
         .await?;
     let print = |page: u32| {

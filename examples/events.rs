@@ -21,7 +21,7 @@ async fn listener(
 ) -> anyhow::Result<(Agent, mpsc::Receiver<String>)> {
     let (pass_on, heard) = mpsc::channel(16);
     let agent = Agent::builder(name.parse()?)
-        .on_event("agent://release-bot".parse()?, "released", move |context, release: Release| {
+        .on_event("agent://release-bot", "released", move |context, release: Release| {
             let text = format!("{name}: {} released {}", context.caller(), release.version);
             let pass_on = pass_on.clone();
             async move { Ok(pass_on.send(text).await?) }
@@ -35,7 +35,7 @@ async fn main() -> anyhow::Result<()> {
     let broker = MemoryBroker::new();
     let (website, mut website_heard) = listener("website", &broker).await?;
     let (newsletter, mut newsletter_heard) = listener("newsletter", &broker).await?;
-    let bot = Agent::builder("release-bot".parse()?).serve_on(Arc::new(broker.connect()));
+    let bot = Agent::builder("release-bot").serve_on(Arc::new(broker.connect()));
     let bot = bot.start().await?;
 
     // An event has no answer: that nobody listens is no error, nor is a listener that fails.

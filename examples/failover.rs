@@ -28,7 +28,7 @@ async fn book(client: &Client, order: &str) -> Result<(), CallError> {
 async fn main() -> anyhow::Result<()> {
     // NATS and RabbitMQ, say; here two brokers in memory. The agent serves on both.
     let (first, second) = (MemoryBroker::new(), MemoryBroker::new());
-    let agent = Agent::builder("box-office".parse()?)
+    let agent = Agent::builder("box-office")
         .handle("book", |_context, _order: String| async {
             Ok(SEATS_SOLD.fetch_add(1, Ordering::Relaxed) + 1)
         })
@@ -36,9 +36,9 @@ async fn main() -> anyhow::Result<()> {
         .serve_on(Arc::new(second.connect()))
         .start()
         .await?;
-    let client = Client::builder("web-shop".parse()?)
-        .peer("agent://box-office".parse()?, Route::over(Arc::new(first.connect())))
-        .peer("agent://box-office".parse()?, Route::over(Arc::new(second.connect())))
+    let client = Client::builder("web-shop")
+        .peer("agent://box-office", Route::over(Arc::new(first.connect())))
+        .peer("agent://box-office", Route::over(Arc::new(second.connect())))
         .start()
         .await?;
 

@@ -24,7 +24,7 @@ async fn main() -> anyhow::Result<()> {
     let transport = Arc::new(broker.connect());
 
     let mut agents = Vec::new();
-    let mut client = Client::builder("concierge".parse()?);
+    let mut client = Client::builder("concierge");
     for name in ["ann", "bob", "cleo"] {
         let id: AgentId = name.parse()?;
         let address = AgentAddress::of(&id);

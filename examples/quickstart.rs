@@ -34,14 +34,14 @@ async fn main() -> anyhow::Result<()> {
     // The broker is in memory here; NATS, RabbitMQ or another one is a line to change.
     let broker = MemoryBroker::new();
 
-    let agent = Agent::builder("pr-reviewer".parse()?)
+    let agent = Agent::builder("pr-reviewer")
         .handle("review-pr", |_context, pr: PullRequest| review(pr))
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await?;
 
-    let client = Client::builder("concierge".parse()?)
-        .peer("agent://pr-reviewer".parse()?, Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("concierge")
+        .peer("agent://pr-reviewer", Route::over(Arc::new(broker.connect())))
         .start()
         .await?;
 

@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     // Half-way through a rotation: everything is signed with June's key, and December's is
     // accepted already. When all agents do that, they begin to sign with December's.
     let keys = Keyring::new(june.clone()).accepting(december.clone())?;
-    let agent = Agent::builder("vault".parse()?)
+    let agent = Agent::builder("vault")
         .handle("open", |_context, (): ()| async { Ok("a gold bar") })
         .trust(SharedKeys::new(keys))
         .serve_on(Arc::new(broker.connect()))
@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
 
     let caller = || -> anyhow::Result<ClientBuilder> {
         let route = Route::over(Arc::new(broker.connect()));
-        Ok(Client::builder("teller".parse()?).peer("agent://vault".parse()?, route))
+        Ok(Client::builder("teller").peer("agent://vault", route))
     };
     let old = SharedKeys::new(Keyring::new(june.clone()));
     open_the_vault("with June's key", caller()?.trust(old)).await?;

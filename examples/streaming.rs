@@ -32,13 +32,13 @@ async fn review(context: Context, files: Vec<String>) -> Result<Review, Fault> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let broker = MemoryBroker::new();
-    let agent = Agent::builder("pr-reviewer".parse()?)
+    let agent = Agent::builder("pr-reviewer")
         .handle("review-pr", review)
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await?;
-    let client = Client::builder("concierge".parse()?)
-        .peer("agent://pr-reviewer".parse()?, Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("concierge")
+        .peer("agent://pr-reviewer", Route::over(Arc::new(broker.connect())))
         .start()
         .await?;
 

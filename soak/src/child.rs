@@ -28,7 +28,7 @@ impl Family {
     /// Starts a process in a role; `name` is its name in the journal.
     pub(crate) fn start(&self, role: &str, name: &str, more: &[String]) -> anyhow::Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(role).args(["--transport", &self.transport.name(), "--url", &self.url]);
+        command.arg(role).args(["--transport", self.transport.name, "--url", &self.url]);
         command.arg("--journal").arg(&self.journal).args(["--name", name]).args(more);
         if self.log {
             command.arg("--log");

@@ -18,7 +18,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(run: &'static str, transport: Transport) -> Self {
-        let transport = transport.name();
+        let transport = transport.name.to_owned();
         Self { run, transport, facts: Vec::new(), promised: Vec::new(), broken: Vec::new() }
     }
 

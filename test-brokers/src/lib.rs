@@ -17,11 +17,16 @@ mod nats;
 mod ports;
 mod rabbitmq;
 mod server;
+mod table;
 
 pub use installed::folder;
-pub use nats::{Nats, NatsOptions};
-pub use rabbitmq::{RabbitMq, RabbitMqOptions, RabbitMqTls};
+pub use nats::{NATS, Nats, NatsOptions};
+pub use rabbitmq::{RABBITMQ, RabbitMq, RabbitMqOptions, RabbitMqTls};
 pub use server::{Server, StartError};
+pub use table::{Broker, Settings, TestBroker};
+
+/// Every broker that can be started by its name.
+pub const ALL: [&TestBroker; 2] = [&NATS, &RABBITMQ];
 
 /// The URL of a broker that the user runs, from the environment: `AGENT_RPC_NATS_URL`,
 /// `AGENT_RPC_AMQP_URL` and so on. Such a broker is not ours to kill.

@@ -1,12 +1,20 @@
-//! Starts a broker for a person to play with: `scripts/brokers up nats`.
+//! Starts a broker for a person to play with: `scripts/brokers up NAME [--port N]`.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
-use test_brokers::{Nats, NatsOptions, RabbitMq, RabbitMqOptions};
+use test_brokers::{ALL, Broker, Settings, TestBroker};
+
+/// How soon a broker's end is noticed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+type Error = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    match run(std::env::args().nth(1).as_deref()) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             writeln!(std::io::stderr(), "{error}").ok();
@@ -15,29 +23,49 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(name: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
-    match name {
-        Some("nats") => {
-            let nats = Nats::start(&NatsOptions::default())?;
-            until_the_end(&nats.url())?;
+fn run() -> Result<(), Error> {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let (broker, port) = match args[..] {
+        [name] => (named(name)?, None),
+        [name, "--port", port] => {
+            let port = port.parse().map_err(|error| format!("{port} is no port: {error}"))?;
+            (named(name)?, Some(port))
         }
-        Some("rabbitmq") => {
-            let rabbitmq = RabbitMq::start(&RabbitMqOptions::default())?;
-            until_the_end(&rabbitmq.url())?;
-        }
-        _ => return Err("which broker? nats, rabbitmq".into()),
-    }
-    Ok(())
+        _ => return Err(format!("which broker? {}", names()).into()),
+    };
+    let broker = broker.start(Settings { port, ..Settings::default() })?;
+    until_the_end(&*broker)
 }
 
-/// Says where it is, and waits until standard input ends or we are interrupted; an interrupted
-/// process takes its broker with it.
-fn until_the_end(url: &str) -> std::io::Result<()> {
-    writeln!(std::io::stdout(), "{url}")?;
+fn named(name: &str) -> Result<&'static TestBroker, String> {
+    let broker = ALL.into_iter().find(|broker| broker.name == name);
+    broker.ok_or_else(|| format!("there is no broker {name}: {}", names()))
+}
+
+fn names() -> String {
+    ALL.map(|broker| broker.name).join(", ")
+}
+
+/// Prints the URL, and waits until standard input ends or we are interrupted; an interrupted
+/// process takes its broker with it. A broker that ends first is an error.
+fn until_the_end(broker: &dyn Broker) -> Result<(), Error> {
+    writeln!(std::io::stdout(), "{}", broker.url())?;
     writeln!(
         std::io::stderr(),
         "runs until Ctrl-C, or until standard input ends; nothing is kept"
     )?;
-    std::io::stdin().read_to_end(&mut Vec::new())?;
-    Ok(())
+    let (sender, ended) = channel();
+    thread::spawn(move || sender.send(std::io::stdin().read_to_end(&mut Vec::new())));
+    loop {
+        match ended.recv_timeout(LOOK_INTERVAL) {
+            Ok(read) => return Ok(read.map(drop)?),
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(status) = broker.server().ended() {
+            let log = broker.server().log();
+            return Err(format!("the broker has ended by itself: {status}; its log:\n{log}").into());
+        }
+    }
 }

@@ -9,12 +9,25 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::installed;
-use crate::ports::free_port;
+use crate::ports;
 use crate::server::{Launch, Server, StartError};
+use crate::table::{Broker, Settings, TestBroker};
+
+/// nats-server, with JetStream.
+pub static NATS: TestBroker = TestBroker {
+    name: "nats",
+    variable: "AGENT_RPC_NATS_URL",
+    start: |Settings { port, sync_always }| {
+        let nats = Nats::start(&NatsOptions { port, sync_always, ..NatsOptions::default() })?;
+        Ok(Box::new(nats))
+    },
+};
 
 /// What a nats-server is started with.
 #[derive(Debug, Clone, Default)]
 pub struct NatsOptions {
+    /// Its port on 127.0.0.1; by default one that is free.
+    pub port: Option<u16>,
     /// Every message is on disk before it is confirmed (`sync_interval: always`); by default the
     /// server syncs every two minutes.
     pub sync_always: bool,
@@ -38,7 +51,7 @@ impl Nats {
     /// If it is not installed, or does not run.
     pub fn start(options: &NatsOptions) -> Result<Self, StartError> {
         let program = installed::program("nats", "nats-server")?;
-        let port = free_port()?;
+        let port = ports::pick(options.port)?;
         let config = options.clone();
         let server = Server::new("nats-server", NatsLaunch { program, port }, move |folder| {
             fs::write(folder.join("nats.conf"), config.text(folder, port))
@@ -63,6 +76,19 @@ impl Nats {
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
+}
+
+impl Broker for Nats {
+    fn server(&self) -> &Server {
+        self.server()
+    }
+
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    /// It keeps no list of its streams that could be behind them.
+    fn write_queues(&self) {}
 }
 
 impl NatsOptions {

@@ -6,6 +6,16 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::server::StartError;
 
+/// This port, which nobody may use; without one, a free one.
+pub(crate) fn pick(port: Option<u16>) -> Result<u16, StartError> {
+    let Some(port) = port else { return free_port() };
+    // Another server there would answer in place of the one that could not listen.
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(_) => Ok(port),
+        Err(error) => Err(StartError::new(format!("port {port} cannot be used: {error}"))),
+    }
+}
+
 /// A port that nobody uses. It is handed out once in a process: between now and the moment when
 /// its server listens, and while that is down, the kernel would give it to the next who asks.
 pub(crate) fn free_port() -> Result<u16, StartError> {

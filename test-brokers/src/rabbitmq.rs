@@ -10,14 +10,27 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::installed;
-use crate::ports::free_port;
+use crate::ports::{self, free_port};
 use crate::server::{Launch, Server, StartError};
+use crate::table::{Broker, Settings, TestBroker};
+
+/// RabbitMQ. A quorum queue syncs before it confirms, always.
+pub static RABBITMQ: TestBroker = TestBroker {
+    name: "rabbitmq",
+    variable: "AGENT_RPC_AMQP_URL",
+    start: |Settings { port, sync_always: _ }| {
+        let options = RabbitMqOptions { port, ..RabbitMqOptions::default() };
+        Ok(Box::new(RabbitMq::start(&options)?))
+    },
+};
 
 const COOKIE: &str = "agent-rpc-test-brokers";
 
 /// What a RabbitMQ is started with.
 #[derive(Debug, Clone, Default)]
 pub struct RabbitMqOptions {
+    /// Its port on 127.0.0.1, without TLS; by default one that is free.
+    pub port: Option<u16>,
     /// A listener with TLS beside the one without.
     pub tls: Option<RabbitMqTls>,
     /// Users, virtual hosts, permissions and policies, as JSON in the format of its definitions; by
@@ -80,7 +93,7 @@ impl RabbitMq {
             applications: installed::program("rabbitmq", "applications")?,
         };
         let ports = Ports {
-            amqp: free_port()?,
+            amqp: ports::pick(options.port)?,
             amqps: options.tls.as_ref().map(|_| free_port()).transpose()?,
             epmd: free_port()?,
             dist: free_port()?,
@@ -128,8 +141,8 @@ impl RabbitMq {
     ///
     /// RabbitMQ 3.10 writes that there is a new queue two or three seconds late, while messages are
     /// on disk before they are confirmed: a crash in between takes a queue with them, or leaves a
-    /// quorum queue without a leader, for ever. Behind this a test may crash it a moment after one
-    /// was made. Where it does not run there is nothing to write.
+    /// quorum queue without a leader, for ever. After this a test may crash it a moment after a
+    /// queue was made. Where it does not run there is nothing to write.
     pub fn write_queues(&self) {
         self.call("mnesia", "sync_log", "[]").ok();
         self.call("dets", "sync", "[ra_directory_reverse]").ok();
@@ -153,6 +166,20 @@ impl RabbitMq {
                 Err(std::io::Error::other(said))
             }
         }
+    }
+}
+
+impl Broker for RabbitMq {
+    fn server(&self) -> &Server {
+        self.server()
+    }
+
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn write_queues(&self) {
+        self.write_queues();
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -167,6 +167,12 @@ impl Server {
     pub fn restart(&self) -> Result<(), StartError> {
         self.kill();
         self.start()
+    }
+
+    /// How it ended, if it was started and has ended by itself.
+    #[must_use]
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.process().as_mut()?.child.try_wait().ok()?
     }
 
     /// The end of what it has logged.

@@ -55,7 +55,7 @@ async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
 async fn call(to: &str, transport: &Arc<AmqpTransport>) -> u32 {
     let address: AgentAddress = to.parse().unwrap();
     let route = Route::over(Arc::clone(transport) as _);
-    let client = Client::builder("me".parse().unwrap()).peer(address, route).start().await.unwrap();
+    let client = Client::builder("me").peer(address, route).start().await.unwrap();
     client.call(to, "double", &21).await.unwrap()
 }
 

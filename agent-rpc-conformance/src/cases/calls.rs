@@ -179,7 +179,7 @@ async fn a_late_answer_settles_no_later_call(stage: &Stage) -> Checked {
     let to = callee(stage);
     let short = client.request_agent(to.as_str(), "x", &1).timeout(Duration::from_millis(50));
     let ended = within(stage, "the end of a call", short.into_future()).await?;
-    ensure!(matches!(ended, Err(CallError::Timeout { .. })), "expected a timeout, saw {ended:?}");
+    ensure!(matches!(ended, Err(CallError::Timeout(_))), "expected a timeout, saw {ended:?}");
     let first = take(stage, &mut inbox).await?;
     let call = client.request_agent(to.as_str(), "x", &2).timeout(stage.wait()).typed::<u32>();
     let second = tokio::spawn(call.into_future());
@@ -376,7 +376,7 @@ async fn shutdown_abandons_what_is_pending(stage: &Stage) -> Checked {
     within(stage, "that the client is closed", client.close()).await?;
     let ended = within(stage, "that the call is abandoned", call).await?;
     ensure!(
-        matches!(ended, Ok(Err(CallError::Abandoned { sent: true }))),
+        matches!(ended, Ok(Err(CallError::Abandoned(facts)))),
         "expected an abandoned call, saw {ended:?}"
     );
     accept(stage, request).await
@@ -393,7 +393,7 @@ async fn a_call_after_shutdown_fails(stage: &Stage) -> Checked {
     let ended: Result<client::Reply<Payload>, CallError> =
         within(stage, "the end of a call", call).await?;
     ensure!(
-        matches!(ended, Err(CallError::Abandoned { sent: false })),
+        matches!(ended, Err(CallError::Abandoned(facts))),
         "expected that it fails at once, saw {ended:?}"
     );
     ensure!(client.pending() == 0, "expected no pending call, saw {}", client.pending());

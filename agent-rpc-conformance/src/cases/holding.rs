@@ -37,7 +37,7 @@ async fn a_stream_arrives(stage: &Stage) -> Checked {
     let client = client(stage, "caller").await?;
     let to = callee(stage);
     let request = client.request_agent(to.as_str(), "count", &ITEMS).timeout(stage.limit());
-    let mut stream: Answers<u32, u32> = request.stream();
+    let mut stream: AnswerStream<u32, u32> = request.stream();
     for n in (1..=ITEMS).map(StreamItem::Progress).chain([StreamItem::Final(0)]) {
         match within(stage, "an answer", stream.next()).await? {
             Some(Ok(item)) if item == n => {}
@@ -63,7 +63,7 @@ async fn progress_keeps_alive(stage: &Stage) -> Checked {
     let to = callee(stage);
     // Longer in all than the agent may be silent.
     let request = client.request_agent(to.as_str(), "work", &()).timeout(stage.limit());
-    let stream: Answers<u32, u32> = request.inactivity(pause * 3 + stage.wait() / 2).stream();
+    let stream: AnswerStream<u32, u32> = request.inactivity(pause * 3 + stage.wait() / 2).stream();
     let items: Vec<_> = stream.collect().await;
     ensure!(items.len() == 7, "expected seven answers, saw {items:?}");
     ensure!(

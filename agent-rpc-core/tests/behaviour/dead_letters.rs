@@ -57,7 +57,7 @@ async fn doubler(
 ) -> (Agent, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let mut agent = Agent::builder("callee".parse().unwrap())
+    let mut agent = Agent::builder("callee")
         .handle("double", move |_, n: u32| {
             count.fetch_add(1, Ordering::SeqCst);
             async move { Ok(2 * n) }
@@ -119,7 +119,7 @@ async fn a_replayed_letter_is_the_answer_to_whoever_asks_again() {
     let broker = MemoryBroker::new();
     let transport: Arc<dyn RpcTransport> = Arc::new(broker.connect());
     let (agent, runs) = doubler(Arc::clone(&transport), keys("k"), None).await;
-    let client = Client::builder("caller".parse().unwrap())
+    let client = Client::builder("caller")
         .peer(CALLEE.parse().unwrap(), Route::over(transport))
         .trust(SharedKeys::new(keys("k")))
         .start()
@@ -193,7 +193,7 @@ impl IdempotencyStore for Broken {
 async fn what_is_handed_out_too_often_is_a_dead_letter() {
     let broker = MemoryBroker::new();
     let transport: Arc<dyn RpcTransport> = Arc::new(broker.connect());
-    let _agent = Agent::builder("callee".parse().unwrap())
+    let _agent = Agent::builder("callee")
         .handle("double", |_, n: u32| async move { Ok(2 * n) })
         .idempotency_store(Broken)
         .max_attempts(3)

@@ -111,7 +111,7 @@ async fn a_request_on_an_events_topic_reaches_no_handler() {
             count.fetch_add(1, Ordering::SeqCst);
             async move { Ok(payload) }
         })
-        .on_event("agent://owner".parse().unwrap(), "told", move |_, _: Value| {
+        .on_event("agent://owner", "told", move |_, _: Value| {
             hears.notify_one();
             async { Ok(()) }
         })

@@ -44,8 +44,8 @@ fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
 }
 
 fn caller(broker: &MemoryBroker) -> ClientBuilder {
-    Client::builder("caller".parse().unwrap())
-        .peer("agent://callee".parse().unwrap(), Route::over(connect(broker)))
+    Client::builder("caller")
+        .peer("agent://callee", Route::over(connect(broker)))
 }
 
 async fn echo(broker: &MemoryBroker) -> Agent {

@@ -29,11 +29,11 @@ fn counted(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
 
 async fn calls(broker: &MemoryBroker, metrics: bool) {
     let (mut agent, mut client) = (
-        Agent::builder("callee".parse().unwrap())
+        Agent::builder("callee")
             .handle("echo", |_, n: u32| async move { Ok(n) })
             .serve_on(Arc::new(broker.connect())),
-        Client::builder("caller".parse().unwrap())
-            .peer("agent://callee".parse().unwrap(), Route::over(Arc::new(broker.connect()))),
+        Client::builder("caller")
+            .peer("agent://callee", Route::over(Arc::new(broker.connect()))),
     );
     if metrics {
         (agent, client) = (agent.metrics(), client.metrics());
@@ -98,15 +98,15 @@ async fn a_trace_goes_with_the_call() {
     let mut environment = Environment::default();
     environment.trace = Some(Arc::clone(&traces) as _);
     let broker = MemoryBroker::new();
-    let _agent = Agent::builder("callee".parse().unwrap())
+    let _agent = Agent::builder("callee")
         .handle("echo", |_, n: u32| async move { Ok(n) })
         .environment(environment.clone())
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await
         .unwrap();
-    let client = Client::builder("caller".parse().unwrap())
-        .peer("agent://callee".parse().unwrap(), Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("caller")
+        .peer("agent://callee", Route::over(Arc::new(broker.connect())))
         .environment(environment)
         .start()
         .await

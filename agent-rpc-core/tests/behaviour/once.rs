@@ -62,7 +62,7 @@ fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
 }
 
 fn caller(routes: impl IntoIterator<Item = Arc<dyn RpcTransport>>) -> ClientBuilder {
-    let mut builder = Client::builder("caller".parse().unwrap());
+    let mut builder = Client::builder("caller");
     for transport in routes {
         builder = builder.peer(CALLEE.parse().unwrap(), Route::over(transport));
     }
@@ -73,7 +73,7 @@ fn caller(routes: impl IntoIterator<Item = Arc<dyn RpcTransport>>) -> ClientBuil
 fn counting() -> (AgentBuilder, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let agent = Agent::builder("callee".parse().unwrap()).handle("count", move |_, _: u32| {
+    let agent = Agent::builder("callee").handle("count", move |_, _: u32| {
         let run = count.fetch_add(1, Ordering::SeqCst) + 1;
         async move { Ok(run) }
     });
@@ -98,7 +98,7 @@ async fn one_key_is_one_effect_and_no_other() {
     assert_eq!(fault.code, codes::KEY_CONFLICT);
     assert_eq!(call("b", 7).await.unwrap().value, 2);
     // Another caller's key is another key.
-    let other = Client::builder("other".parse().unwrap())
+    let other = Client::builder("other")
         .peer(CALLEE.parse().unwrap(), Route::over(connect(&broker)));
     let other = other.start().await.unwrap();
     let reply = other.request_agent(CALLEE, "count", &7).idempotency_key("a").typed::<usize>();
@@ -318,7 +318,7 @@ async fn an_effect_and_its_answer_are_committed_as_one() {
     ledger.failures.store(2, Ordering::SeqCst);
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let _agent = Agent::builder("callee".parse().unwrap())
+    let _agent = Agent::builder("callee")
         .idempotency_store(ledger.clone())
         .handle("book", move |context, entry: String| {
             count.fetch_add(1, Ordering::SeqCst);

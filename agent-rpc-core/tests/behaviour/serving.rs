@@ -214,8 +214,8 @@ async fn a_call_within_a_handler_carries_the_chain_on() {
         .start()
         .await
         .unwrap();
-    let onward = Client::builder("callee".parse().unwrap())
-        .peer("agent://last".parse().unwrap(), Route::over(connect(&broker)))
+    let onward = Client::builder("callee")
+        .peer("agent://last", Route::over(connect(&broker)))
         .start()
         .await
         .unwrap();

@@ -29,7 +29,7 @@ async fn reviewer(broker: &MemoryBroker, name: &'static str) -> Agent {
 
 async fn caller(broker: &MemoryBroker) -> Client {
     let transport = Arc::new(broker.connect());
-    let mut builder = Client::builder("caller".parse().unwrap());
+    let mut builder = Client::builder("caller");
     for name in ["ann", "bob", "grump", "sleeper"] {
         let address: agent_rpc_core::wire::AgentAddress =
             format!("agent://{name}").parse().unwrap();
@@ -105,14 +105,14 @@ async fn events_that_an_agent_hears_are_told_on_its_bus() {
     let broker = MemoryBroker::new();
     let bus = Bus::new(8);
     let mut events = bus.subscribe();
-    let _listener = Agent::builder("listener".parse().unwrap())
-        .on_event("agent://teller".parse().unwrap(), "told", |_, _: u8| async { Ok(()) })
+    let _listener = Agent::builder("listener")
+        .on_event("agent://teller", "told", |_, _: u8| async { Ok(()) })
         .bus(bus)
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await
         .unwrap();
-    let teller = Agent::builder("teller".parse().unwrap()).serve_on(Arc::new(broker.connect()));
+    let teller = Agent::builder("teller").serve_on(Arc::new(broker.connect()));
     let teller = teller.start().await.unwrap();
     teller.emit("told", &7).await.unwrap();
     let event = timeout(SOON, events.recv()).await.unwrap().unwrap();

@@ -133,7 +133,7 @@ async fn a_proof_that_hangs_holds_neither_a_call_nor_a_close_nor_a_drain() {
         request.timeout(Duration::from_millis(20))
     };
     let error = timeout(SOON, call(&sealing).into_future()).await.unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Timeout { sent: false }), "{error:?}");
+    assert!(matches!(error, CallError::Timeout(facts) if facts.sent == false), "{error:?}");
     let posted = call(&sealing).fire_and_forget().into_future();
     assert_eq!(timeout(SOON, posted).await.unwrap().unwrap_err().code(), codes::TIMEOUT);
     assert_eq!(sealing.pending(), 0);
@@ -185,9 +185,9 @@ async fn a_call_whose_reply_inbox_has_ended_is_abandoned() {
     let worker = connect(&one);
     let topic = Topic::new("agents.callee.requests").unwrap();
     let mut taken = worker.subscribe(&topic, Subscription::Worker { window: 4 }).await.unwrap();
-    let client = Client::builder("caller".parse().unwrap())
-        .peer("agent://callee".parse().unwrap(), Route::over(Arc::clone(&breaks) as _))
-        .peer("agent://other".parse().unwrap(), Route::over(connect(&two)))
+    let client = Client::builder("caller")
+        .peer("agent://callee", Route::over(Arc::clone(&breaks) as _))
+        .peer("agent://other", Route::over(connect(&two)))
         .start()
         .await
         .unwrap();
@@ -196,10 +196,10 @@ async fn a_call_whose_reply_inbox_has_ended_is_abandoned() {
     timeout(SOON, taken.next()).await.unwrap();
     breaks.broken.send_replace(true);
     let error = timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Abandoned { sent: true }), "{error:?}");
+    assert!(matches!(error, CallError::Abandoned(facts)), "{error:?}");
     let late = client.request_agent("agent://callee", "x", &()).into_future();
     let error = timeout(SOON, late).await.unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Abandoned { sent: false }), "{error:?}");
+    assert!(matches!(error, CallError::Abandoned(facts)), "{error:?}");
     assert_eq!(client.pending(), 0);
 }
 
@@ -209,7 +209,7 @@ async fn an_event_reaches_the_listeners_of_every_broker_that_takes_it() {
     let breaks = Breaks::over(&one);
     let (seen, mut sees) = mpsc::channel(1);
     let _listener = agent("listener")
-        .on_event("agent://teller".parse().unwrap(), "told", move |_, n: u32| {
+        .on_event("agent://teller", "told", move |_, n: u32| {
             let seen = seen.clone();
             async move { Ok(seen.send(n).await?) }
         })

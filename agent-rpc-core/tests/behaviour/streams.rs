@@ -19,12 +19,12 @@ const SOON: Duration = Duration::from_secs(5);
 const CALLEE: &str = "agent://callee";
 
 fn agent() -> AgentBuilder {
-    Agent::builder("callee".parse().unwrap())
+    Agent::builder("callee")
 }
 
 async fn caller(broker: &MemoryBroker) -> Client {
     let route = Route::over(Arc::new(broker.connect()));
-    Client::builder("caller".parse().unwrap())
+    Client::builder("caller")
         .peer(CALLEE.parse().unwrap(), route)
         .start()
         .await
@@ -42,7 +42,7 @@ async fn counter(broker: &MemoryBroker) -> Agent {
     agent.serve_on(Arc::new(broker.connect())).start().await.unwrap()
 }
 
-type Count = Answers<u32, String>;
+type Count = AnswerStream<u32, String>;
 
 async fn next(stream: &mut Count) -> Option<Result<StreamItem<u32, String>, CallError>> {
     timeout(SOON, stream.next()).await.unwrap()
@@ -128,11 +128,11 @@ async fn progress_keeps_a_long_call_alive_and_silence_ends_it() {
     assert_eq!(items.len(), 21);
     assert!(items.iter().all(Result::is_ok), "180 s, and never 10 s of silence");
     let items: Vec<_> = stream(20, 11).collect().await;
-    assert!(matches!(items[..], [Err(CallError::Timeout { sent: true })]), "{items:?}");
+    assert!(matches!(items[..], [Err(CallError::Timeout(facts) if facts.sent == true)]), "{items:?}");
     // The timeout is the hard cap, however lively the agent is.
     let items: Vec<_> = stream(100, 9).collect().await;
     assert_eq!(items.len(), 34);
-    assert!(matches!(items.last(), Some(Err(CallError::Timeout { .. }))));
+    assert!(matches!(items.last(), Some(Err(CallError::Timeout(_)))));
 }
 
 #[tokio::test(start_paused = true)]

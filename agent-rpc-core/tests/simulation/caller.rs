@@ -165,8 +165,8 @@ fn flaw_of(
             codes::DEADLINE_EXCEEDED => may_wait_in_vain,
             _ => false,
         },
-        CallError::Timeout { .. } => is_late && may_wait_in_vain,
-        CallError::Abandoned { .. } => is_closed,
+        CallError::Timeout(_) => is_late && may_wait_in_vain,
+        CallError::Abandoned(_) => is_closed,
         CallError::Publish(error) => may_fail_to_publish(error.kind()),
         _ => false,
     };

@@ -89,7 +89,7 @@ fn agent(
 ) -> agent_rpc_core::agent::AgentBuilder {
     let (ledger, store_id) = (Arc::clone(&world.ledger), store.id);
     let concurrency = world.plan.concurrency;
-    Agent::builder("callee".parse().unwrap())
+    Agent::builder("callee")
         .handle("work", move |context: Context, payload: (u64, u64, u64, u8)| {
             let ledger = Arc::clone(&ledger);
             async move {

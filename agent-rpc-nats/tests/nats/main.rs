@@ -90,7 +90,7 @@ async fn agent(name: &str, transport: Arc<dyn RpcTransport>) -> Agent {
 }
 
 async fn caller(transport: Arc<dyn RpcTransport>, peers: &[&str]) -> Client {
-    let mut client = Client::builder("caller".parse().unwrap());
+    let mut client = Client::builder("caller");
     for peer in peers {
         client = client.peer(peer.parse().unwrap(), Route::over(Arc::clone(&transport)));
     }

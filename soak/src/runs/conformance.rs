@@ -10,7 +10,7 @@ use crate::args::Conformance;
 use crate::report::{Report, say};
 
 pub(crate) fn run(args: &Conformance) -> anyhow::Result<Report> {
-    let package = args.transport.package();
+    let package = args.transport.package;
     let mut flakes: BTreeMap<String, u64> = BTreeMap::new();
     let (mut passed, mut failed) = (0_u64, Vec::new());
     for nth in 1..=args.times {

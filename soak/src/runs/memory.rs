@@ -61,14 +61,14 @@ pub(crate) async fn run(args: &Memory) -> anyhow::Result<Report> {
     let url = broker.url();
     let store = MemoryStore::default();
     let (theirs, ours) = (args.transport.connect(&url).await?, args.transport.connect(&url).await?);
-    let agent = Agent::builder("soak-sink".parse()?)
+    let agent = Agent::builder("soak-sink")
         .handle("length", |_, payload: String| async move { Ok(payload.len()) })
         .idempotency_store(store.clone())
         .serve_on(theirs.clone())
         .start()
         .await?;
-    let client = Client::builder("soak-caller".parse()?)
-        .peer("agent://soak-sink".parse()?, Route::over(ours.clone()))
+    let client = Client::builder("soak-caller")
+        .peer("agent://soak-sink", Route::over(ours.clone()))
         .default_timeout(TIMEOUT)
         .start()
         .await?;

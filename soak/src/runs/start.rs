@@ -35,13 +35,13 @@ pub(crate) async fn run(transport: Transport) -> anyhow::Result<Report> {
 async fn first_answer(transport: Transport, url: &str) -> anyhow::Result<Duration> {
     let begin = Instant::now();
     let (theirs, ours) = (transport.connect(url).await?, transport.connect(url).await?);
-    let agent = Agent::builder("soak-echo".parse()?)
+    let agent = Agent::builder("soak-echo")
         .handle("echo", |_, number: u64| async move { Ok(number) })
         .serve_on(theirs.clone())
         .start()
         .await?;
-    let client = Client::builder("soak-caller".parse()?)
-        .peer("agent://soak-echo".parse()?, Route::over(ours.clone()))
+    let client = Client::builder("soak-caller")
+        .peer("agent://soak-echo", Route::over(ours.clone()))
         .start()
         .await?;
     let answer: u64 = client.call("agent://soak-echo", "echo", &7).await?;

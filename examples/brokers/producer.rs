@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long)]
     capability: String,
     /// What to send
-    #[arg(long, value_name = "JSON", value_parser = json)]
+    // A negative number is JSON too, and begins like an option.
+    #[arg(long, value_name = "JSON", value_parser = json, allow_hyphen_values = true)]
     payload: Payload,
     /// How long to wait, in milliseconds
     #[arg(long, default_value_t = 30_000)]
@@ -78,7 +79,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Args::command().error(ErrorKind::ArgumentConflict, message).exit();
     }
     let mut out = std::io::stdout();
-    let transport = match agent_rpc_examples::connect(&args.broker).await {
+    let transport = match agent_rpc_examples_brokers::connect(&args.broker).await {
         Ok(transport) => transport,
         Err(error) => return print(&CallRecord::failed(error), &mut out),
     };

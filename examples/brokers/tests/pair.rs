@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 /// The lines that the producer prints for these arguments, and whether it exits with 0.
 async fn produce(capability: &str, payload: &str, more: &[&str]) -> (Vec<Value>, bool) {
     let broker = MemoryBroker::new();
-    let agent = consumer::serving(Agent::builder("b".parse().unwrap()));
+    let agent = consumer::serving(Agent::builder("b"));
     let _agent = agent.serve_on(Arc::new(broker.connect())).start().await.unwrap();
-    let client = Client::builder("a".parse().unwrap())
-        .peer("agent://b".parse().unwrap(), Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("a")
+        .peer("agent://b", Route::over(Arc::new(broker.connect())))
         .start()
         .await
         .unwrap();

@@ -3,26 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use agent_rpc_amqp::{AmqpConfig, QueueType};
 use agent_rpc_core::transport::{Guarantees, RpcTransport};
 use agent_rpc_memory::MemoryBroker;
-use agent_rpc_nats::{NatsConfig, Requests};
+use agent_rpc_transports::ALL;
 use serde_json::Value;
 
 fn declared() -> Vec<(&'static str, Guarantees)> {
-    let in_stream = NatsConfig::new("nats://unused");
-    let mut plain = in_stream.clone();
-    plain.requests = Requests::Core;
-    let quorum = AmqpConfig::new("amqp://unused");
-    let mut classic = quorum.clone();
-    classic.queue_type = QueueType::Classic;
-    vec![
-        ("memory", MemoryBroker::new().connect().guarantees()),
-        ("NATS, JetStream", in_stream.guarantees()),
-        ("NATS, core", plain.guarantees()),
-        ("RabbitMQ, quorum queues", quorum.guarantees()),
-        ("RabbitMQ, classic queues", classic.guarantees()),
-    ]
+    let memory = ("memory", MemoryBroker::new().connect().guarantees());
+    let over_servers = ALL.iter().map(|transport| (transport.title, transport.guarantees()));
+    std::iter::once(memory).chain(over_servers).collect()
 }
 
 #[test]

@@ -65,15 +65,15 @@ async fn main() -> anyhow::Result<()> {
     environment.trace = Some(Arc::new(W3c::default()));
 
     let broker = MemoryBroker::new();
-    let agent = Agent::builder("calculator".parse()?)
+    let agent = Agent::builder("calculator")
         .handle("double", |_context, n: u32| async move { Ok(n * 2) })
         .metrics()
         .environment(environment.clone())
         .serve_on(Arc::new(broker.connect()))
         .start()
         .await?;
-    let client = Client::builder("student".parse()?)
-        .peer("agent://calculator".parse()?, Route::over(Arc::new(broker.connect())))
+    let client = Client::builder("student")
+        .peer("agent://calculator", Route::over(Arc::new(broker.connect())))
         .metrics()
         .environment(environment)
         .start()

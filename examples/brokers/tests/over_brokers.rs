@@ -1,19 +1,20 @@
 //! The consumer and the producer as their users run them: two processes and a real broker.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+#[path = "../../tests/program/mod.rs"]
+mod program;
+
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_brokers::{Nats, NatsOptions, RabbitMq, RabbitMqOptions};
+use test_brokers::Settings;
 
 fn example(name: &str) -> Command {
-    let test = std::env::current_exe().unwrap();
-    let path: PathBuf = test.ancestors().nth(2).unwrap().join("examples").join(name);
-    let mut command = Command::new(path);
-    command.env_remove("RUST_BACKTRACE").env("SECRET", "correct horse battery staple");
+    let mut command = program::program(name);
+    command.env("SECRET", "correct horse battery staple");
     command
 }
 
@@ -88,22 +89,22 @@ fn a_pair_understands_each_other_over(url: &str) {
     let signed = ["--tenant", "acme", "--key-id", "k", "--secret-env", "SECRET"];
     let consumer = Consumer::start(url, "signer", &signed);
     let to = "agent://signer";
-    let (lines, content) = produce(url, to, ["echo", "7"], &signed);
-    assert!(content && lines[0]["response"] == 7, "{lines:?}");
+    let (lines, content) = produce(url, to, ["echo", "-844.225"], &signed);
+    assert!(content && lines[0]["response"] == -844.225, "{lines:?}");
     let (lines, content) =
         produce(url, to, ["echo", "7"], &["--tenant", "acme", "--timeout-ms", "2000"]);
     assert!(!content && lines[0]["status"] != "ok", "{lines:?}");
     consumer.stop();
 }
 
-#[test]
-fn over_nats() {
-    let nats = Nats::start(&NatsOptions::default()).unwrap();
-    a_pair_understands_each_other_over(&nats.url());
-}
-
-#[test]
-fn over_rabbitmq() {
-    let rabbitmq = RabbitMq::start(&RabbitMqOptions::default()).unwrap();
-    a_pair_understands_each_other_over(&rabbitmq.url());
+/// A test for each broker, named `over_` and the broker's name.
+fn main() {
+    let trials = test_brokers::ALL.map(|broker| {
+        Trial::test(format!("over_{}", broker.name), || {
+            let server = broker.start(Settings::default())?;
+            a_pair_understands_each_other_over(&server.url());
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
 }

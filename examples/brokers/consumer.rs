@@ -87,7 +87,7 @@ pub(crate) fn serving(agent: AgentBuilder) -> AgentBuilder {
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let args = Args::parse();
-    let transport = agent_rpc_examples::connect(&args.broker).await?;
+    let transport = agent_rpc_examples_brokers::connect(&args.broker).await?;
 
     let mut agent = serving(Agent::builder(args.agent)).serve_on(transport.clone());
     if let Some(tenant) = args.tenant {
