@@ -155,11 +155,7 @@ async fn stream(request: Request, out: &mut impl Write) -> anyhow::Result<ExitCo
         let (response, latency_ms) = match answer {
             Ok(StreamItem::Progress(response)) => (response, None),
             Ok(StreamItem::Final(response)) => (response, Some(elapsed)),
-            Err(error) => {
-                let mut record = CallRecord::failed(error);
-                (record.correlation_id, record.latency_ms) = (correlation_id, elapsed);
-                return print(&record, out);
-            }
+            Err(error) => return print(&CallRecord::failed(error), out),
         };
         let correlation_id = correlation_id.as_ref().map(ToString::to_string);
         let answer = Answer { status: CallStatus::Ok, response, correlation_id, latency_ms };

@@ -79,7 +79,7 @@ async fn main() -> anyhow::Result<()> {
         .start()
         .await?;
     for (capability, n) in [("double", 7), ("double", 8), ("divide", 9)] {
-        let outcome = client.call::<_, u32>("agent://calculator", capability, &n).await;
+        let outcome = client.call::<u32>("agent://calculator", capability, &n).await;
         println!("{capability} {n}: {:?}", outcome.as_ref().map_err(CallError::code));
     }
     client.close().await;

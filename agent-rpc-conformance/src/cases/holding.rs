@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_rpc_core::client::{Answers, StreamItem};
+use agent_rpc_core::client::{AnswerStream, StreamItem};
 use agent_rpc_core::dead_letters::{DeadLetters, TopicDeadLetters};
 use agent_rpc_core::wire::TenantName;
 use agent_rpc_core::{Agent, Client, client::Route};

@@ -99,6 +99,12 @@ impl CallError {
         Self::BadAnswer(Failed::boxed(Reason::new(codes::SCHEMA_VIOLATION, detail), facts))
     }
 
+    /// That there is no route to an agent, for tools that know it before there is a client.
+    #[must_use]
+    pub fn unroutable(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Unroutable(Failed::boxed(Reason::new(code, detail), CallFacts::default()))
+    }
+
     /// The code of the protocol.
     #[must_use]
     pub fn code(&self) -> &str {
@@ -138,6 +144,13 @@ impl CallError {
             Self::Remote(fault) => fault.code == codes::TIMEOUT,
             Self::Busy(_) | Self::Unroutable(_) | Self::Invalid(_) => false,
         }
+    }
+}
+
+/// A broker that cannot be used, for tools that know it before there is a client.
+impl From<TransportError> for CallError {
+    fn from(error: TransportError) -> Self {
+        Self::publish(error, CallFacts::default())
     }
 }
 

@@ -61,10 +61,11 @@ pub struct RecordedError {
 }
 
 impl CallRecord {
-    /// The record of a call that failed before it was one.
+    /// The record of a call that failed.
     #[must_use]
     pub fn failed(error: CallError) -> Self {
-        Self::new(Err(error), None, Duration::ZERO)
+        let (id, latency) = (error.facts().correlation_id.clone(), error.facts().elapsed);
+        Self::new(Err(error), id, latency)
     }
 
     pub(super) fn new(

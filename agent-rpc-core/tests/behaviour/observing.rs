@@ -111,7 +111,7 @@ async fn a_trace_goes_with_the_call() {
         .start()
         .await
         .unwrap();
-    client.call::<_, u32>("agent://callee", "echo", &7).await.unwrap();
+    client.call::<u32>("agent://callee", "echo", &7).await.unwrap();
     // What the caller names itself comes first.
     let named = "00-11111111111111111111111111111111-2222222222222222-01";
     let call = client.request_agent("agent://callee", "echo", &7).header("traceparent", named);

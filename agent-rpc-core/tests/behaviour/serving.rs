@@ -189,7 +189,7 @@ async fn no_more_handlers_run_than_there_are_places() {
         .await
         .unwrap();
     let client = caller(&broker).start().await.unwrap();
-    let calls = (0..100).map(|_| client.call::<_, ()>("agent://callee", "work", &()));
+    let calls = (0..100).map(|_| client.call::<()>("agent://callee", "work", &()));
     for answered in futures_util::future::join_all(calls).await {
         answered.unwrap();
     }
@@ -223,7 +223,7 @@ async fn a_call_within_a_handler_carries_the_chain_on() {
         .client(onward)
         .handle("relay", |context, (): ()| async move {
             let client = context.client().ok_or(Fault::new("NO_CLIENT", ""))?;
-            Ok(client.call::<_, ()>("agent://last", "see", &()).await?)
+            Ok(client.call::<()>("agent://last", "see", &()).await?)
         })
         .clock_tolerance(Duration::ZERO)
         .serve_on(connect(&broker))

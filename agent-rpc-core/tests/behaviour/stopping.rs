@@ -133,7 +133,7 @@ async fn a_proof_that_hangs_holds_neither_a_call_nor_a_close_nor_a_drain() {
         request.timeout(Duration::from_millis(20))
     };
     let error = timeout(SOON, call(&sealing).into_future()).await.unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Timeout(facts) if facts.sent == false), "{error:?}");
+    assert!(matches!(&error, CallError::Timeout(facts) if facts.sent == false), "{error:?}");
     let posted = call(&sealing).fire_and_forget().into_future();
     assert_eq!(timeout(SOON, posted).await.unwrap().unwrap_err().code(), codes::TIMEOUT);
     assert_eq!(sealing.pending(), 0);
@@ -196,10 +196,10 @@ async fn a_call_whose_reply_inbox_has_ended_is_abandoned() {
     timeout(SOON, taken.next()).await.unwrap();
     breaks.broken.send_replace(true);
     let error = timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Abandoned(facts)), "{error:?}");
+    assert!(matches!(&error, CallError::Abandoned(facts)), "{error:?}");
     let late = client.request_agent("agent://callee", "x", &()).into_future();
     let error = timeout(SOON, late).await.unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Abandoned(facts)), "{error:?}");
+    assert!(matches!(&error, CallError::Abandoned(facts)), "{error:?}");
     assert_eq!(client.pending(), 0);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent_rpc_core::Agent;
 use agent_rpc_core::agent::AgentBuilder;
-use agent_rpc_core::client::{Answers, CallError, Client, Route, StreamItem};
+use agent_rpc_core::client::{AnswerStream, CallError, Client, Route, StreamItem};
 use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
 use agent_rpc_core::wire::{
     AgentRpcEnvelope, Fault, Kind, Limits, Payload, Received, Topic, codes,

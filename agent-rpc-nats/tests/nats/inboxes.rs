@@ -28,7 +28,7 @@ async fn an_agent_that_moves_into_a_stream_is_found_again() {
     plain.close().await;
     transport.close(Duration::ZERO).await.unwrap();
     // Nobody is there now, and the caller is told at once.
-    let gone = client.call::<_, u32>("agent://mover", "double", &1).await.unwrap_err();
+    let gone = client.call::<u32>("agent://mover", "double", &1).await.unwrap_err();
     assert!(
         matches!(&gone, CallError::Publish(error) if error.kind() == TransportErrorKind::NoReceiver),
         "{gone}"
@@ -114,7 +114,7 @@ async fn installations_with_different_prefixes_do_not_meet() {
     assert_eq!(doubled, 42);
     for other in [with_prefix("green"), core(&nats)] {
         let other = caller(connect(other).await, &["agent://a"]).await;
-        assert!(other.call::<_, u32>("agent://a", "double", &21).await.is_err());
+        assert!(other.call::<u32>("agent://a", "double", &21).await.is_err());
     }
 }
 

@@ -15,7 +15,7 @@ use agent_rpc_transports::{Settings, for_url};
 /// If the URL names no broker that can be reached from here.
 pub async fn connect(url: &str) -> Result<Arc<dyn RpcTransport>, CallError> {
     if let Some(transport) = for_url(url) {
-        return transport.connect(url, Settings::default()).await.map_err(CallError::Publish);
+        return Ok(transport.connect(url, Settings::default()).await?);
     }
     // Only the scheme is ever repeated: the rest may hold a password.
     let detail = match url.split_once("://").map(|(scheme, _)| (scheme, scheme.parse())) {
@@ -26,5 +26,5 @@ pub async fn connect(url: &str) -> Result<Arc<dyn RpcTransport>, CallError> {
         Some((_, Ok(kind))) => format!("{kind}:// needs the crate agent-rpc-{kind}"),
         Some((scheme, Err(error))) => format!("{scheme}:// is no broker: {error}"),
     };
-    Err(CallError::Unroutable { code: codes::NO_TRANSPORT, detail })
+    Err(CallError::unroutable(codes::NO_TRANSPORT, detail))
 }

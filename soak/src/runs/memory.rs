@@ -126,7 +126,7 @@ async fn stream(
         let place = Arc::clone(&places).acquire_owned().await;
         let (client, payload, counts) = (client.clone(), Arc::clone(&payload), Arc::clone(&counts));
         tokio::spawn(async move {
-            let length = client.call::<_, usize>("agent://soak-sink", "length", &*payload).await;
+            let length = client.call::<usize>("agent://soak-sink", "length", &*payload).await;
             match length {
                 Ok(PAYLOAD) => drop(counts.answered.fetch_add(1, Ordering::Relaxed)),
                 Ok(length) => counts.failed(format!("a length of {length}"), begin),
