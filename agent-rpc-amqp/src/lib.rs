@@ -1,17 +1,15 @@
 //! RabbitMQ as a transport of agent-rpc: AMQP 0.9.1, on [`lapin`].
 //!
-//! An [`AmqpTransport`] is one connection as agent-rpc sees it: it publishes with confirms, hands
-//! out deliveries, and comes back after every restart of the broker, for ever.
+//! An [`AmqpTransport`] publishes with confirms, hands out deliveries, and reconnects for ever.
 //!
 //! ```no_run
-//! use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
+//! use agent_rpc_amqp::AmqpTransport;
 //! use agent_rpc_core::transport::{RpcTransport, Subscription};
 //! use agent_rpc_core::wire::Topic;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = AmqpConfig::new("amqp://agent:secret@rabbit.internal:5672/agents");
-//! let transport = AmqpTransport::connect(config).await?;
+//! let transport = AmqpTransport::connect("amqp://agent:secret@rabbit.internal/agents").await?;
 //! let requests = Topic::new("agents.pr-reviewer.requests")?;
 //! let inbox = transport.subscribe(&requests, Subscription::Worker { window: 4 }).await?;
 //! # drop(inbox);
@@ -21,37 +19,45 @@
 //!
 //! # What holds
 //!
-//! - **`publish` returns when the broker has confirmed.** A message that no queue takes comes back
-//!   as `NoReceiver` from that very `publish`, however many run beside it.
-//! - **A connection that breaks while a confirm is awaited** leaves the outcome unknown: the frame
-//!   is published once more on the next connection, within `publish_timeout`. It may then arrive
-//!   twice; the callee's memory of what it handled makes one effect of it.
-//! - **Two connections to the broker**, one to publish and one to consume: a broker that is short of
-//!   memory or disk stops reading from publishers, and acknowledgements must not wait behind them.
-//!   When one breaks, both are made anew.
-//! - **Settling** a delivery of an earlier connection fails with `Lost`: the broker has taken it
-//!   back, and a tag of one channel means something else on another.
-//! - **Nothing of lapin's is logged from its I/O thread**, which would log the payloads of returned
-//!   messages; see `dial.rs` and the README.
+//! - **`publish` returns when the broker has confirmed.** If no queue takes the message, that same
+//!   `publish` fails with `NoReceiver`, however many others run at the same time.
+//! - **If the connection breaks before the confirm**, nobody knows whether the broker has the
+//!   frame. It is published once more on the next connection, within `publish_timeout`. It may then
+//!   arrive twice; the agent's idempotency store makes one effect of it.
+//! - **There are two connections to the broker**, one to publish and one to consume. A broker that
+//!   is short of memory or disk stops reading from publishers, and acknowledgements must not wait
+//!   for that. When one of the two breaks, both are made again.
+//! - **Settling a delivery of an earlier connection** fails with `Lost`: the broker has taken the
+//!   message back, and its delivery tag means another message on another channel.
+//! - **lapin's I/O thread writes nothing to the log**, because it would log the payloads of returned
+//!   messages; the README says when that holds.
+//!
+//! # Reading the code
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `transport` | the methods of the seam |
+//! | `config`, `naming`, `error` | settings; topic → queue or exchange; what lapin's errors mean |
+//! | `connection` | the state that all share; `owner` reconnects, `dial` makes one connection, `session` is one pair of connections |
+//! | `publish` | one publish with its tries; `properties` of its message; `channels` to publish on; `confirms` waits for the broker's word |
+//! | `ledger` | which of the published messages were returned: plain data |
+//! | `inbox` | the stream of an inbox; `subscriber` keeps it consuming, `queues` declares its queue, `delivery` settles |
+//!
+//! To follow one publish: `transport`, `publish`, `publish/channels`, `publish/confirms`, `ledger`.
 
 mod config;
 mod connection;
-mod dial;
 mod error;
 mod inbox;
-mod lane;
 mod ledger;
 mod naming;
 mod publish;
-mod queues;
-mod seat;
-mod session;
 mod transport;
 
-pub use config::{AmqpConfig, QueueType, Tls};
+pub use config::{AmqpConfig, QueueType};
 pub use transport::AmqpTransport;
 
-/// The programs in the README compile and run.
+/// The programs in the README compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
