@@ -241,7 +241,7 @@ mod tests {
                         continue;
                     }
                     let (number, _) = handled.remove(ready[draw(ready.len())]);
-                    let taken_out = returns.pop_front().map_or(TakenOut::Nothing, TakenOut::Return);
+                    let taken_out = returns.pop_front().map_or(TakenOut::Nothing, TakenOut::Message);
                     unseen.push((number, taken_out));
                 }
                 // Those that must be seen, and some of the others, in any order.
