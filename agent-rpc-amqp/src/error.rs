@@ -9,9 +9,10 @@ use lapin::ErrorKind;
 pub(crate) const ACCESS_REFUSED: u16 = 403;
 pub(crate) const NOT_FOUND: u16 = 404;
 pub(crate) const PRECONDITION_FAILED: u16 = 406;
-const INVALID_PATH: u16 = 402;
-const RESOURCE_LOCKED: u16 = 405;
-const NOT_ALLOWED: u16 = 530;
+
+/// The reply codes that no further try mends: beside those above an invalid path (402), a queue that
+/// another connection has locked (405), and what the broker does not allow (530).
+const REFUSALS: [u16; 6] = [402, ACCESS_REFUSED, NOT_FOUND, 405, PRECONDITION_FAILED, 530];
 
 /// The reply code, where the broker itself closed the channel or the connection.
 pub(crate) fn reply_code(error: &lapin::Error) -> Option<u16> {
@@ -33,15 +34,7 @@ pub(crate) fn reply_text(error: &lapin::Error) -> &str {
 pub(crate) fn transport_error(doing: &str, error: lapin::Error) -> TransportError {
     use io::ErrorKind::{InvalidData, InvalidInput};
     let is_refused = match error.kind() {
-        ErrorKind::ProtocolError(protocol) => matches!(
-            protocol.get_id(),
-            ACCESS_REFUSED
-                | NOT_FOUND
-                | RESOURCE_LOCKED
-                | PRECONDITION_FAILED
-                | INVALID_PATH
-                | NOT_ALLOWED
-        ),
+        ErrorKind::ProtocolError(protocol) => REFUSALS.contains(&protocol.get_id()),
         // A certificate, the broker's or ours, was not accepted, or cannot be read.
         ErrorKind::IOError(error) => matches!(error.kind(), InvalidData | InvalidInput),
         ErrorKind::AuthProviderError(_) | ErrorKind::ChannelsLimitReached => true,

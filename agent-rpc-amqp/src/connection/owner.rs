@@ -46,7 +46,7 @@ pub(super) async fn own(shared: Arc<Shared>, mut session: Arc<Session>) {
         info!(generation, "connected to the broker again");
     }
     shared.set_closing();
-    let is_flushed = timeout(FLUSH_TIMEOUT, session.flushed()).await.unwrap_or(false);
+    let is_flushed = timeout(FLUSH_TIMEOUT, session.publishing.all_confirmed()).await.is_ok();
     session.ended.cancel();
     session.close().await;
     shared.set_closed(is_flushed);

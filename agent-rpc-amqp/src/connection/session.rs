@@ -45,7 +45,7 @@ impl Session {
     }
 
     pub(super) fn connections(&self) -> [&Connection; 2] {
-        [self.publishing.connection(), &self.consuming]
+        [&self.publishing.connection, &self.consuming]
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -55,15 +55,6 @@ impl Session {
     /// A new channel to consume on.
     pub(crate) async fn channel(&self) -> lapin::Result<Channel> {
         self.consuming.create_channel().await
-    }
-
-    /// Waits until everything that was written is confirmed, or the session ends; says whether
-    /// everything is.
-    pub(super) async fn flushed(&self) -> bool {
-        tokio::select! {
-            () = self.publishing.all_confirmed() => true,
-            () = self.ended.cancelled() => self.publishing.is_all_confirmed(),
-        }
     }
 
     /// Closes what is still open, and waits a little for the broker to agree.

@@ -50,10 +50,7 @@ impl DeliveryChannel {
 
     /// Gives back a message that was prefetched and not handed out.
     pub(super) fn give_back(&self, tag: u64) {
-        if !self.is_private {
-            let options = BasicNackOptions { multiple: false, requeue: true };
-            send(self.channel.basic_nack(tag, options));
-        }
+        send(self.channel.basic_nack(tag, BasicNackOptions { multiple: false, requeue: true }));
     }
 }
 

@@ -1,12 +1,12 @@
 //! The publishing connection, and the channels on it.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lapin::options::ExchangeDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Connection, ExchangeKind};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::confirms::ConfirmChannel;
@@ -18,8 +18,11 @@ use crate::naming::Target;
 const MAX_UNCONFIRMED: u32 = 64 * 1024;
 const UNIT: usize = 1024;
 
+/// A channel that is opened when it is first needed, and again when the broker has closed it.
+type LazyChannel = RwLock<Option<Arc<ConfirmChannel>>>;
+
 pub(crate) struct PublishChannels {
-    connection: Connection,
+    pub(crate) connection: Connection,
     to_queues: LazyChannel,
     /// A channel of its own: where an exchange is missing or forbidden, the broker closes the
     /// channel, and with it everything on it that is not confirmed.
@@ -45,10 +48,6 @@ impl PublishChannels {
         Ok(channels)
     }
 
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
     /// The channel on which to publish to this target; an exchange exists when this returns.
     pub(super) async fn channel(&self, target: &Target) -> lapin::Result<Arc<ConfirmChannel>> {
         match target {
@@ -61,21 +60,23 @@ impl PublishChannels {
     }
 
     async fn open_channel(&self, lazy: &LazyChannel) -> lapin::Result<Arc<ConfirmChannel>> {
-        if let Some(channel) = lazy.current() {
+        let open =
+            |lazy: &Option<Arc<_>>| lazy.clone().filter(|it: &Arc<ConfirmChannel>| it.is_open());
+        if let Some(channel) = open(&*lazy.read().await) {
             return Ok(channel);
         }
-        let _turn = lazy.opening.lock().await;
-        if let Some(channel) = lazy.current() {
+        let mut lazy = lazy.write().await;
+        if let Some(channel) = open(&lazy) {
             return Ok(channel);
         }
         let channel = Arc::new(ConfirmChannel::open(&self.connection, &self.tasks).await?);
-        *lock(&lazy.channel) = Some(Arc::clone(&channel));
+        *lazy = Some(Arc::clone(&channel));
         Ok(channel)
     }
 
     /// Makes sure that a fanout exchange exists. One that exists is used as it is.
     pub(crate) async fn declare(&self, exchange: &ShortString) -> lapin::Result<()> {
-        if lock(&self.exchanges).contains(exchange) {
+        if self.exchanges().contains(exchange) {
             return Ok(());
         }
         // If the answer is no, the broker closes the channel on which it was asked.
@@ -95,13 +96,13 @@ impl PublishChannels {
             Err(error) if reply_code(&error) == Some(PRECONDITION_FAILED) => {}
             declared => declared?,
         }
-        lock(&self.exchanges).insert(exchange.clone());
+        self.exchanges().insert(exchange.clone());
         Ok(())
     }
 
     /// An exchange that existed is gone.
     pub(super) fn forget(&self, exchange: &ShortString) {
-        lock(&self.exchanges).remove(exchange);
+        self.exchanges().remove(exchange);
     }
 
     /// Waits until so many bytes more may be unconfirmed.
@@ -110,29 +111,13 @@ impl PublishChannels {
         Arc::clone(&self.unconfirmed).acquire_many_owned(units.min(MAX_UNCONFIRMED)).await
     }
 
+    /// Waits until the broker has answered everything that was written.
     pub(crate) async fn all_confirmed(&self) {
-        // It fails only if it were closed, which it never is.
+        // The semaphore is never closed.
         drop(self.unconfirmed.acquire_many(MAX_UNCONFIRMED).await);
     }
 
-    pub(crate) fn is_all_confirmed(&self) -> bool {
-        self.unconfirmed.available_permits() == MAX_UNCONFIRMED as usize
+    fn exchanges(&self) -> std::sync::MutexGuard<'_, HashSet<ShortString>> {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A channel that is opened when it is first needed, and again when the broker has closed it.
-#[derive(Default)]
-struct LazyChannel {
-    channel: Mutex<Option<Arc<ConfirmChannel>>>,
-    opening: tokio::sync::Mutex<()>,
-}
-
-impl LazyChannel {
-    fn current(&self) -> Option<Arc<ConfirmChannel>> {
-        lock(&self.channel).as_ref().filter(|channel| channel.is_open()).cloned()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -35,13 +35,6 @@ pub(crate) struct Publish<'a> {
     may_have_arrived: bool,
 }
 
-/// How one try ended.
-enum Tried {
-    Done(Result<(), TransportError>),
-    /// Without a result; another try may have one.
-    Again,
-}
-
 impl<'a> Publish<'a> {
     pub(crate) fn new(shared: &'a Shared, target: Target, frame: &'a Frame) -> Self {
         let waits_for = TransportErrorKind::Unreachable;
@@ -64,14 +57,15 @@ impl<'a> Publish<'a> {
             let Some(session) = self.shared.session().await else {
                 return Err(self.error(TransportErrorKind::Closed, ""));
             };
-            if let Tried::Done(result) = self.try_once(&session).await {
+            if let Some(result) = self.try_once(&session).await {
                 return result;
             }
         }
     }
 
-    async fn try_once(&mut self, session: &Session) -> Tried {
-        let Some(permit) = self.wait_for_room(session).await else { return Tried::Again };
+    /// `None`: this try had no result, another one may.
+    async fn try_once(&mut self, session: &Session) -> Option<Result<(), TransportError>> {
+        let permit = self.wait_for_room(session).await?;
         self.waits_for = TransportErrorKind::Unreachable;
         let published = match session.publishing.channel(&self.target).await {
             Ok(channel) => channel.publish(self.publication(), permit),
@@ -82,7 +76,7 @@ impl<'a> Publish<'a> {
             Err(error) => return self.failed(session, error).await,
         };
         self.waits_for = TransportErrorKind::Unconfirmed;
-        Tried::Done(match outcome.await {
+        Some(match outcome.await {
             Ok(Ok(Verdict::Taken)) => Ok(()),
             Ok(Ok(Verdict::Refused)) => {
                 let detail = "the queue is full, or cannot store the message";
@@ -147,16 +141,20 @@ impl<'a> Publish<'a> {
     }
 
     /// After a try that had no result: the broker refuses, or another try follows after a pause.
-    async fn failed(&self, session: &Session, error: lapin::Error) -> Tried {
+    async fn failed(
+        &self,
+        session: &Session,
+        error: lapin::Error,
+    ) -> Option<Result<(), TransportError>> {
         if reply_code(&error) == Some(ACCESS_REFUSED) && session.is_connected() {
-            return Tried::Done(Err(transport_error("publishing", error)));
+            return Some(Err(transport_error("publishing", error)));
         }
         // If the connection is lost, its owner is about to notice.
         tokio::select! {
             () = session.ended.cancelled() => {}
             () = sleep(RETRY_PAUSE) => {}
         }
-        Tried::Again
+        None
     }
 
     /// An error of this kind, unless an earlier try may have succeeded: then that is what counts.

@@ -63,7 +63,8 @@ async fn virtual_hosts_do_not_meet() {
 
 #[tokio::test]
 async fn the_longest_durations_are_taken() {
-    let mut config = AmqpConfig::new(shared().await.url());
+    let port = shared().await.port();
+    let mut config = AmqpConfig::new(format!("amqp://guest:guest@127.0.0.1:{port}"));
     config.connect_timeout = Duration::MAX;
     config.wait_at_start = Duration::MAX;
     config.publish_timeout = Duration::MAX;
