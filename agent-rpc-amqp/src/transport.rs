@@ -39,6 +39,7 @@ const CLOSE_MARGIN: Duration = Duration::from_secs(6);
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "dropping a transport closes it"]
 pub struct AmqpTransport {
     shared: Arc<Shared>,
 }

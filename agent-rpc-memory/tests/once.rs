@@ -184,8 +184,8 @@ async fn a_request_that_reaches_nobody_ends_at_once_or_goes_another_way() {
 
 #[tokio::test]
 async fn a_broker_that_is_down_is_passed_over_at_once() {
-    let config =
-        MemoryConfig { publish_timeout: Duration::from_secs(600), ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.publish_timeout = Duration::from_secs(600);
     let (down, broker) = (MemoryBroker::with_config(config), MemoryBroker::new());
     let (agent, runs) = counting();
     let agent = agent.serve_on(connect(&down)).serve_on(connect(&broker));

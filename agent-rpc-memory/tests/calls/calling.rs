@@ -22,7 +22,8 @@ async fn a_typed_call_is_answered() {
 
 #[tokio::test]
 async fn bad_input_is_an_error_at_once_with_nothing_sent_and_nothing_pending() {
-    let config = MemoryConfig { max_frame: 4096, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_frame = 4096;
     let broker = MemoryBroker::with_config(config);
     let served = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&served);

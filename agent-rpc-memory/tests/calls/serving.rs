@@ -153,8 +153,8 @@ async fn what_cannot_be_configured_is_told_at_the_start() {
 
 #[tokio::test]
 async fn a_broker_that_is_down_fails_the_start_or_is_waited_for() {
-    let config =
-        MemoryConfig { connect_timeout: Duration::from_millis(10), ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.connect_timeout = Duration::from_millis(10);
     let broker = MemoryBroker::with_config(config);
     let transport = connect(&broker);
     broker.stop();
