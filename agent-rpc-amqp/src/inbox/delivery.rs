@@ -19,7 +19,7 @@ use crate::connection::Shared;
 
 /// A channel on which deliveries come and are settled. Every unsettled delivery keeps it open.
 pub(super) struct DeliveryChannel {
-    pub(super) channel: Channel,
+    pub(super) amqp: Channel,
     /// Whether the queue is ours alone: then nobody else could get what is released.
     pub(super) is_private: bool,
     pub(super) shared: Arc<Shared>,
@@ -45,12 +45,12 @@ impl DeliveryChannel {
     /// Whether deliveries of this channel can no longer be settled. Those of a private queue are
     /// read all the same: nobody else gets them.
     pub(super) fn is_lost(&self) -> bool {
-        !self.is_private && !self.channel.status().connected()
+        !self.is_private && !self.amqp.status().connected()
     }
 
     /// Gives back a message that was prefetched and not handed out.
     pub(super) fn give_back(&self, tag: u64) {
-        send(self.channel.basic_nack(tag, BasicNackOptions { multiple: false, requeue: true }));
+        send(self.amqp.basic_nack(tag, BasicNackOptions { multiple: false, requeue: true }));
     }
 }
 
@@ -95,7 +95,7 @@ impl Settle for Unsettled {
         self.is_accepted = true;
         let (channel, tag) = (Arc::clone(&self.channel), self.tag);
         let mut ack = Box::pin(async move {
-            let acked = channel.channel.basic_ack(tag, BasicAckOptions::default()).await;
+            let acked = channel.amqp.basic_ack(tag, BasicAckOptions::default()).await;
             acked.map_err(|error| {
                 let kind = match channel.shared.is_closed() {
                     true => TransportErrorKind::Closed,
@@ -123,13 +123,13 @@ impl Drop for Unsettled {
         if self.is_accepted {
             return;
         }
-        let channel = &self.channel.channel;
+        let amqp = &self.channel.amqp;
         if self.channel.is_private {
             // It comes only once: the ack makes room in the window.
-            send(channel.basic_ack(self.tag, BasicAckOptions::default()));
+            send(amqp.basic_ack(self.tag, BasicAckOptions::default()));
         } else {
             // Not `nack`: from RabbitMQ 4.3 on that would not count as an attempt.
-            send(channel.basic_reject(self.tag, BasicRejectOptions { requeue: true }));
+            send(amqp.basic_reject(self.tag, BasicRejectOptions { requeue: true }));
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Subscriber {
     /// The topic that was asked for.
     topic: Topic,
     queue: ShortString,
+    /// The exchange to which the queue is bound, where the topic is one.
+    exchange: Option<ShortString>,
     /// The queue is ours alone, and goes with its consumer; else it is durable and shared.
     is_private: bool,
     window: u16,
@@ -55,13 +57,15 @@ impl Subscriber {
             let token = MessageId::generate().as_str().replace('-', "");
             naming::private(topic, &token)
         };
+        let exchange = match naming::target(topic)? {
+            Target::Exchange(exchange) => Some(exchange),
+            Target::Queue(_) => None,
+        };
         let (private, is_caller) = match subscription {
             Subscription::Worker { .. } => (None, false),
             Subscription::Caller { .. } => (Some(private_topic()?), true),
-            Subscription::Listener { .. } => {
-                check_has_exchange(topic)?;
-                (Some(private_topic()?), false)
-            }
+            Subscription::Listener { .. } if exchange.is_some() => (Some(private_topic()?), false),
+            Subscription::Listener { .. } => return Err(not_an_exchange(topic)),
         };
         let queue = naming::name(private.as_ref().unwrap_or(topic))?;
         let (updates, receiver) = mpsc::unbounded_channel();
@@ -70,6 +74,7 @@ impl Subscriber {
             shared: Arc::clone(shared),
             topic: topic.clone(),
             queue,
+            exchange,
             is_private: private.is_some(),
             window: u16::try_from(subscription.window()).unwrap_or(u16::MAX),
             updates,
@@ -173,11 +178,11 @@ impl Subscriber {
             (channel, is_new_queue) =
                 queues::declare_durable(session, channel, &self.queue, config).await?;
         }
-        if let Ok(Target::Exchange(exchange)) = naming::target(&self.topic) {
-            session.publishing.declare(&exchange).await?;
+        if let Some(exchange) = &self.exchange {
+            session.publishing.declare(exchange).await?;
             let (options, none) = (QueueBindOptions::default(), FieldTable::default());
-            let key = exchange.clone();
-            channel.queue_bind(self.queue.clone(), exchange, key, options, none).await?;
+            let (queue, name, key) = (self.queue.clone(), exchange.clone(), exchange.clone());
+            channel.queue_bind(queue, name, key, options, none).await?;
         }
         channel.basic_qos(self.window, BasicQosOptions::default()).await?;
         let options =
@@ -185,28 +190,19 @@ impl Subscriber {
         let consumer = channel
             .basic_consume(self.queue.clone(), "".into(), options, FieldTable::default())
             .await?;
-        let channel = DeliveryChannel {
-            channel,
-            is_private: self.is_private,
-            shared: Arc::clone(&self.shared),
-        };
+        let shared = Arc::clone(&self.shared);
+        let channel = DeliveryChannel { amqp: channel, is_private: self.is_private, shared };
         let ended = CancellationToken::new();
         Ok((LiveConsumer { consumer, channel: Arc::new(channel), ended }, is_new_queue))
     }
 }
 
-/// Listeners are for topics that are exchanges here.
-fn check_has_exchange(topic: &Topic) -> Result<(), TransportError> {
-    match naming::target(topic)? {
-        Target::Exchange(_) => Ok(()),
-        Target::Queue(_) => {
-            let detail = format!(
-                "listening at {topic}, which is a queue: listen at a topic of events or control, \
-                 `agents.<id>.events`, or give the topic that role with `Topic::with_role`"
-            );
-            Err(TransportError::new(TransportErrorKind::Unsupported, detail))
-        }
-    }
+fn not_an_exchange(topic: &Topic) -> TransportError {
+    let detail = format!(
+        "listening at {topic}, which is a queue: listen at a topic of events or control, such as \
+         `agents.<id>.events`, or give the topic that role with `Topic::with_role`"
+    );
+    TransportError::new(TransportErrorKind::Unsupported, detail)
 }
 
 /// Ends a consumer. A private queue goes with it; a durable one gets back what was prefetched and
@@ -214,7 +210,7 @@ fn check_has_exchange(topic: &Topic) -> Result<(), TransportError> {
 async fn stop_consuming(live: LiveConsumer) {
     let LiveConsumer { mut consumer, channel, .. } = live;
     let options = BasicCancelOptions::default();
-    let cancelled = channel.channel.basic_cancel(consumer.tag(), options).await;
+    let cancelled = channel.amqp.basic_cancel(consumer.tag(), options).await;
     if cancelled.is_err() || channel.is_private {
         return;
     }

@@ -60,14 +60,13 @@ impl PublishChannels {
     }
 
     async fn open_channel(&self, lazy: &LazyChannel) -> lapin::Result<Arc<ConfirmChannel>> {
-        let open =
-            |lazy: &Option<Arc<_>>| lazy.clone().filter(|it: &Arc<ConfirmChannel>| it.is_open());
-        if let Some(channel) = open(&*lazy.read().await) {
-            return Ok(channel);
+        if let Some(channel) = lazy.read().await.as_ref().filter(|channel| channel.is_open()) {
+            return Ok(Arc::clone(channel));
         }
         let mut lazy = lazy.write().await;
-        if let Some(channel) = open(&lazy) {
-            return Ok(channel);
+        // Another publish may have opened it meanwhile.
+        if let Some(channel) = lazy.as_ref().filter(|channel| channel.is_open()) {
+            return Ok(Arc::clone(channel));
         }
         let channel = Arc::new(ConfirmChannel::open(&self.connection, &self.tasks).await?);
         *lazy = Some(Arc::clone(&channel));

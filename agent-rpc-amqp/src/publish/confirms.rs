@@ -6,7 +6,6 @@
 //! nothing behind. The task looks at confirms in rounds, and the [`Ledger`] decides.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::mem;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::ledger::{Ledger, TakenOut, Verdict};
@@ -75,11 +73,12 @@ struct Pending {
 
 type Confirm = Pin<Box<dyn Future<Output = lapin::Result<Confirmation>> + Send>>;
 
-/// The messages whose confirm can be polled, and the task that polls them.
+/// The messages whose confirm can be polled.
 #[derive(Default)]
 struct Woken {
     numbers: Mutex<Vec<u64>>,
-    task: AtomicWaker,
+    /// Notifies the task.
+    news: Notify,
 }
 
 /// The waker of one message's confirm.
@@ -95,7 +94,7 @@ impl Wake for ConfirmWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         lock(&self.woken.numbers).push(self.number);
-        self.woken.task.wake();
+        self.woken.news.notify_one();
     }
 }
 
@@ -162,7 +161,7 @@ impl ConfirmChannel {
 impl Drop for ConfirmChannel {
     fn drop(&mut self) {
         self.inner.is_dropped.store(true, Ordering::Release);
-        self.inner.woken.task.wake();
+        self.inner.woken.news.notify_one();
     }
 }
 
@@ -181,7 +180,7 @@ impl Inner {
                 if pending.is_empty() && is_dropped {
                     return;
                 }
-                self.wait(pending.is_empty()).await;
+                self.woken.news.notified().await;
                 continue;
             }
             for (number, message) in new {
@@ -205,19 +204,6 @@ impl Inner {
                 }
             }
         }
-    }
-
-    /// Waits until a confirm can be polled or, if nothing is pending, the channel was dropped.
-    async fn wait(&self, is_idle: bool) {
-        poll_fn(|context| {
-            self.woken.task.register(context.waker());
-            let is_over = is_idle && self.is_dropped.load(Ordering::Acquire);
-            match is_over || !lock(&self.woken.numbers).is_empty() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await;
     }
 }
 
