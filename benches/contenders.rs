@@ -43,9 +43,7 @@ impl AgentRpc {
             .serve_on(theirs);
         let agent = Arc::new(agent.start().await.expect("the broker is here"));
         let reviewer: AgentAddress = "agent://pr-reviewer".parse().expect("an address");
-        let client = Client::builder("concierge")
-            .trust(trust)
-            .peer(reviewer, Route::over(ours));
+        let client = Client::builder("concierge").trust(trust).peer(reviewer, Route::over(ours));
         Self { client: client.start().await.expect("the broker is here"), _agent: agent }
     }
 }

@@ -62,9 +62,8 @@ impl Ours {
             .trust(trust.clone())
             .serve_on(serving);
         let agent = Arc::new(agent.start().await.expect("the server runs"));
-        let client = Client::builder("concierge")
-            .trust(trust)
-            .peer(to.clone(), Route::over(calling));
+        let client =
+            Client::builder("concierge").trust(trust).peer(to.clone(), Route::over(calling));
         Self { client: client.start().await.expect("the server runs"), to, _agent: agent }
     }
 }

@@ -7,12 +7,15 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use agent_rpc_benches::{Contender, Report, resident};
-use agent_rpc_core::client::Pending;
+use agent_rpc_core::client::{Fit, PendingCalls, Room};
 use agent_rpc_core::wire::{AgentAddress, Capability, CorrelationId};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 
 const WAITING: usize = 100_000;
+
+/// A call that takes one answer.
+const ONE: Room = Room { answers: 0, bytes: 0 };
 
 fn main() {
     let mut report = Report::new("pending");
@@ -22,13 +25,13 @@ fn main() {
     let next = CorrelationId::generate();
 
     let before = resident();
-    let pending = Pending::<(AgentAddress, Capability), u64>::new(2 * WAITING);
-    let places: Vec<_> = ids
+    let pending = PendingCalls::<(AgentAddress, Capability), u64>::new(2 * WAITING);
+    let calls: Vec<_> = ids
         .iter()
         .map(|id| {
             // Like a call, each has an id of its own that is made for it.
             let id = CorrelationId::new(id.as_str()).expect("an id");
-            pending.register(id, (address.clone(), capability.clone())).expect("there is room")
+            pending.register(id, (address.clone(), capability.clone()), ONE).expect("there is room")
         })
         .collect();
     report.note("bytes per pending call", (resident() - before) / WAITING);
@@ -56,9 +59,13 @@ fn main() {
             }),
             Contender::new("agent-rpc, register and settle", || {
                 let expected = (address.clone(), capability.clone());
-                let place = pending.register(next.clone(), expected).expect("there is room");
-                pending.settle(&next, |(from, what)| *from == address && *what == capability, 7);
-                place.now_or_never()
+                let mut call =
+                    pending.register(next.clone(), expected, ONE).expect("there is room");
+                let fits = |(from, what): &(AgentAddress, Capability), _: &u64| {
+                    (*from == address && *what == capability).then_some(Fit::Only)
+                };
+                pending.hand_on(&next, 7, 8, fits).ok();
+                call.next().now_or_never()
             }),
         ],
     );
@@ -73,9 +80,10 @@ fn main() {
                 (sender, receiver)
             }),
             Contender::new("agent-rpc, register and drop", || {
-                pending.register(next.clone(), (address.clone(), capability.clone())).map(drop)
+                let expected = (address.clone(), capability.clone());
+                pending.register(next.clone(), expected, ONE).map(drop)
             }),
         ],
     );
-    drop((places, receivers));
+    drop((calls, receivers));
 }

@@ -20,7 +20,7 @@ async fn listener(
     broker: &MemoryBroker,
 ) -> anyhow::Result<(Agent, mpsc::Receiver<String>)> {
     let (pass_on, heard) = mpsc::channel(16);
-    let agent = Agent::builder(name.parse()?)
+    let agent = Agent::builder(name)
         .on_event("agent://release-bot", "released", move |context, release: Release| {
             let text = format!("{name}: {} released {}", context.caller(), release.version);
             let pass_on = pass_on.clone();

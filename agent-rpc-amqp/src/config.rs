@@ -1,78 +1,90 @@
 //! What the transport can be told.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use agent_rpc_core::transport::{AttemptPrecision, Guarantees};
-use serde::Deserialize;
+use agent_rpc_core::transport::{AttemptPrecision, Guarantees, Tls, duration};
+use serde::{Deserialize, Serialize};
 
-/// Where the broker is, and how to use it. Durations are written like `15s` or `500ms` in a file.
+/// Where the broker is, and how to use it. In a file, durations are written like `15s` or `500ms`.
 ///
 /// ```
-/// use agent_rpc_amqp::{AmqpConfig, QueueType};
+/// use std::time::Duration;
+/// use agent_rpc_amqp::AmqpConfig;
 ///
 /// let mut config = AmqpConfig::new("amqp://agent:secret@localhost:5672/agents");
-/// config.queue_type = QueueType::Classic;
+/// config.wait_at_start = Duration::from_secs(30);
 /// assert!(!format!("{config:?}").contains("secret"));
+///
+/// let file = r#"{"url": "amqp://localhost", "wait_at_start": "30s"}"#;
+/// let config: AmqpConfig = serde_json::from_str(file)?;
+/// assert_eq!(config.wait_at_start, Duration::from_secs(30));
+/// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AmqpConfig {
     /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS. The virtual host is
-    /// percent-encoded; without a path it is `/`, and a path that is only a slash names the virtual
+    /// percent-encoded. Without a path it is `/`; a path that is only a slash means the virtual
     /// host with the empty name. Of the query only `heartbeat`, `frame_max`, `channel_max` and
-    /// `auth_mechanism` (`external` with a client's certificate) are looked at.
+    /// `auth_mechanism` (`external` with a client's certificate) are used.
     pub url: String,
-    /// What a worker's queue is made as; `quorum`. A queue that exists is taken as it is.
-    #[serde(default)]
-    pub queue_type: QueueType,
-    /// The certificates; those of the system, and none of ours. Only for `amqps://`.
+    /// The certificates, for `amqps://` only; by default those that the system trusts, and none of
+    /// ours.
     #[serde(default)]
     pub tls: Tls,
+    /// The name in the broker's certificate; by default the host of the URL. Only for `amqps://`.
+    #[serde(default)]
+    pub server_name: Option<String>,
     /// The name of the connections in the broker's lists; `agent-rpc`.
     #[serde(default = "default_name")]
     pub name: String,
     /// How long making a connection may take, and how long `subscribe` waits for one; 10 s. Too
-    /// short, and a busy broker, or one far away, is never reached; too long, and who subscribes
+    /// short, and a broker that is busy or far away is never reached; too long, and a subscriber
     /// learns late that the broker is down.
-    #[serde(default = "default_connect_timeout", deserialize_with = "duration")]
+    #[serde(default = "default_connect_timeout", with = "duration")]
     pub connect_timeout: Duration,
-    /// How long [`AmqpTransport::connect`](crate::AmqpTransport::connect) goes on trying to reach a
-    /// broker that is down; zero: it fails at once. Too long hides that nobody started the broker.
-    #[serde(default, deserialize_with = "duration")]
+    /// How long `connect` goes on trying to reach a broker that is down; zero: it fails at once. Too
+    /// long hides that nobody started the broker.
+    #[serde(default, with = "duration")]
     pub wait_at_start: Duration,
-    /// How long `publish` waits for a connection, for room and for the confirm; 15 s, which outlasts
-    /// a restart of the broker. Too short, and a restart is seen as an outage; too long, and who
-    /// publishes without a deadline hangs on a broker that is gone.
-    #[serde(default = "default_publish_timeout", deserialize_with = "duration")]
+    /// How long `publish` waits for a connection, for room and for the confirm; 15 s, which is
+    /// longer than a restart of the broker. Too short, and a restart looks like an outage; too
+    /// long, and a publisher without a deadline hangs on a broker that is gone.
+    #[serde(default = "default_publish_timeout", with = "duration")]
     pub publish_timeout: Duration,
-    /// How often the broker and we tell each other that we live, in whole seconds; 10 s. A broker
-    /// that says nothing for twice as long is taken for dead. Too short, and a busy machine looks
-    /// dead; too long, and a dead one is waited for.
-    #[serde(default = "default_heartbeat", deserialize_with = "duration")]
+    /// How often the broker and we send each other a sign of life, in whole seconds; 10 s. A broker
+    /// that is silent for twice as long counts as dead. Too short, and a busy machine looks dead;
+    /// too long, and a dead one is noticed late.
+    #[serde(default = "default_heartbeat", with = "duration")]
     pub heartbeat: Duration,
-    /// The largest frame, in bytes; 16 MiB, which is what RabbitMQ takes from 4.0 on. Larger than the
-    /// broker's `max_message_size`, and the broker's refusal lowers it; smaller, and a dead letter,
-    /// which is a third larger than the envelope in it, is refused although the envelope was taken.
+    /// The largest frame, in bytes; 16 MiB, which is RabbitMQ's own limit from 4.0 on. If it is
+    /// larger than the broker's `max_message_size`, the broker's refusal lowers it. Too small, and
+    /// a dead letter, which is a third larger than the envelope in it, is refused although the
+    /// envelope was taken.
     #[serde(default = "default_max_frame")]
     pub max_frame: usize,
-    /// How much longer than its deadline a message is kept in a queue; 60 s. It must not be shorter
+    /// What kind of queue is made for workers; `quorum`. A queue that exists is used as it is.
+    #[serde(default)]
+    pub queue_type: QueueType,
+    /// How much longer than its deadline a message stays in a queue; 60 s. It must not be shorter
     /// than the tolerance for clocks of any agent (2 s unless configured): a request that an agent
-    /// would still take must still be there. Too long, and what nobody waits for lies in queues.
-    #[serde(default = "default_expiry_margin", deserialize_with = "duration")]
+    /// would still take must still be there. Too long, and messages that nobody waits for fill the
+    /// queues.
+    #[serde(default = "default_expiry_margin", with = "duration")]
     pub expiry_margin: Duration,
-    /// How often a quorum queue that we make hands a message out before the broker itself drops it,
-    /// or dead-letters it; 1,000,000. Agents count attempts and write dead letters with a reason:
-    /// too small, and the broker is faster than they are. RabbitMQ 4 takes 20 where nothing is said.
+    /// How often a quorum queue that we make delivers a message before the broker itself drops or
+    /// dead-letters it; 1,000,000. Agents count attempts and write dead letters with a reason: too
+    /// small, and the broker drops the message before they do. RabbitMQ 4 uses 20 by default.
     #[serde(default = "default_delivery_limit")]
     pub delivery_limit: u32,
-    /// The exchange that the broker sends to what expired in, or was dropped from, a queue that we
-    /// make; none. A policy on the broker does the same for queues that exist. It must exist.
+    /// The exchange to which the broker sends what expired in, or was dropped from, a queue that we
+    /// make; none. It must exist. For queues that exist, a policy on the broker does the same.
     #[serde(default)]
     pub dead_letter_exchange: Option<String>,
     /// Whether messages carry the URL's user as `user-id`, which the broker checks, and so vouches
-    /// for; false. With logins whose name differs from the URL's (OAuth tokens, certificates) the
+    /// for; false. If the login's name is not the URL's user (OAuth tokens, certificates), the
     /// broker refuses every message.
     #[serde(default)]
     pub user_id: bool,
@@ -84,14 +96,15 @@ impl AmqpConfig {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            queue_type: QueueType::default(),
             tls: Tls::default(),
+            server_name: None,
             name: default_name(),
             connect_timeout: default_connect_timeout(),
             wait_at_start: Duration::ZERO,
             publish_timeout: default_publish_timeout(),
             heartbeat: default_heartbeat(),
             max_frame: default_max_frame(),
+            queue_type: QueueType::default(),
             expiry_margin: default_expiry_margin(),
             delivery_limit: default_delivery_limit(),
             dead_letter_exchange: None,
@@ -109,7 +122,7 @@ impl AmqpConfig {
         guarantees.fan_out = true;
         guarantees.arbitrary_bytes = true;
         guarantees.private_answers = true;
-        // A caller's queue is its connection's, and goes with it.
+        // A caller's queue belongs to its connection and is removed with it.
         guarantees.durable_answers = false;
         guarantees.bounces = true;
         guarantees.dead_letters = true;
@@ -123,18 +136,33 @@ impl AmqpConfig {
     }
 }
 
+/// The defaults, for the broker at this URL.
+impl From<&str> for AmqpConfig {
+    fn from(url: &str) -> Self {
+        Self::new(url)
+    }
+}
+
+/// The defaults, for the broker at this URL.
+impl From<String> for AmqpConfig {
+    fn from(url: String) -> Self {
+        Self::new(url)
+    }
+}
+
 /// Shows no URL, which may hold a password.
 impl fmt::Debug for AmqpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AmqpConfig")
-            .field("queue_type", &self.queue_type)
             .field("tls", &self.tls)
+            .field("server_name", &self.server_name)
             .field("name", &self.name)
             .field("connect_timeout", &self.connect_timeout)
             .field("wait_at_start", &self.wait_at_start)
             .field("publish_timeout", &self.publish_timeout)
             .field("heartbeat", &self.heartbeat)
             .field("max_frame", &self.max_frame)
+            .field("queue_type", &self.queue_type)
             .field("expiry_margin", &self.expiry_margin)
             .field("delivery_limit", &self.delivery_limit)
             .field("dead_letter_exchange", &self.dead_letter_exchange)
@@ -143,31 +171,23 @@ impl fmt::Debug for AmqpConfig {
     }
 }
 
-/// What a worker's queue is made as.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// What kind of queue is made for workers.
+///
+/// ```
+/// use agent_rpc_amqp::{AmqpConfig, QueueType};
+///
+/// let mut config = AmqpConfig::new("amqp://localhost");
+/// config.queue_type = QueueType::Classic; // one node, no replicas
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum QueueType {
-    /// Replicated over the nodes of a cluster, and counts how often it hands a message out.
+    /// Replicated over the nodes of a cluster; counts how often it delivered a message.
     #[default]
     Quorum,
-    /// On one node, faster, and only tells whether a message was handed out before.
+    /// On one node, faster; only tells whether a message was delivered before.
     Classic,
-}
-
-/// Certificates and keys, as PEM files. They are read for each connection: what was replaced is
-/// used from the next one on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Tls {
-    /// Who may have signed the broker's certificate, and nobody else may; those that the system
-    /// trusts.
-    pub ca: Option<PathBuf>,
-    /// Our certificate, with what leads to its authority behind it; none. It needs a key.
-    pub certificate: Option<PathBuf>,
-    /// The key of our certificate.
-    pub key: Option<PathBuf>,
-    /// The name in the broker's certificate, where it is not the URL's host.
-    pub server_name: Option<String>,
 }
 
 fn default_name() -> String {
@@ -198,11 +218,6 @@ const fn default_delivery_limit() -> u32 {
     1_000_000
 }
 
-fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map_err(serde::de::Error::custom)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +236,14 @@ mod tests {
         expected.publish_timeout = Duration::from_secs(90);
         expected.tls.ca = Some("/etc/ca.pem".into());
         assert_eq!(config, expected);
-        let unknown = r#"{"url": "amqp://rabbit", "quue_type": "classic"}"#;
-        assert!(serde_json::from_str::<AmqpConfig>(unknown).is_err());
+        let written = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<AmqpConfig>(&written).unwrap(), config);
+    }
+
+    #[test]
+    fn a_file_with_a_misspelt_setting_or_without_a_url_is_refused() {
+        for file in [r#"{"url": "amqp://rabbit", "quue_type": "classic"}"#, "{}"] {
+            assert!(serde_json::from_str::<AmqpConfig>(file).is_err());
+        }
     }
 }

@@ -1,22 +1,22 @@
-//! Which of the messages on a channel the broker took, and which it sent back: plain data, no I/O.
+//! Which of the messages on a channel the broker took, and which it returned: plain data, no I/O.
 //!
-//! The client library does not say which message a returned one is. It queues what comes back, and
-//! every confirm, of whichever message, takes the next one out of that queue with it. So a confirm
-//! tells two things: that its own message is done with, and that some message, maybe another, was
-//! returned; or that the queue was empty. What the broker does promise: messages are returned in
-//! the order of publishing, and each before its own confirm.
+//! The client library does not say which message was returned. It queues returned messages, and
+//! every confirm, whichever message it is for, takes the next one out of that queue. So a confirm
+//! tells two things: that the broker is done with its own message; and that some message, maybe
+//! another one, was returned, or that the queue was empty. What the broker does promise: it returns
+//! messages in the order of publishing, and each of them before it confirms that message.
 //!
-//! A message that is confirmed was therefore taken, and not returned, once
+//! So a confirmed message was taken, and not returned, if
 //!
-//! - its confirm, or a later one, found the queue empty: had it been returned, somebody would have
-//!   taken that out before; or
-//! - a message that was published after it has come back: its own return would have come first; or
-//! - every message on the channel is confirmed: there are never more returns in the queue than
+//! - its confirm, or a later one, found the queue empty: if it had been returned, a confirm would
+//!   have taken it out before; or
+//! - a message that was published after it was returned: its own return would have come first; or
+//! - every message on the channel is confirmed: the queue never holds more messages than there are
 //!   returned messages without a confirm.
 //!
-//! Confirms are seen in **rounds**, and what was confirmed in one order may be seen in another. All
-//! that was confirmed before something that is seen in one round is seen by the end of the next:
-//! this is what the numbers of rounds below are for.
+//! Confirms are seen in **rounds**. Two confirms may be seen in another order than the broker gave
+//! them in: all that it gave before a confirm that is seen in one round is seen by the end of the
+//! next round. That is why the ledger counts rounds.
 
 use std::collections::HashMap;
 
@@ -25,24 +25,24 @@ use std::collections::HashMap;
 pub(crate) enum Verdict {
     /// The broker has it.
     Taken,
-    /// The broker would not have it: a queue is full, or it could not store it.
+    /// The broker refused it: a queue is full, or could not store it.
     Refused,
     /// No queue took it.
     Returned,
 }
 
-/// What a confirm brought with it.
+/// What a confirm has taken out of the queue of returned messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Brought {
-    /// Nothing: no return was waiting.
+pub(crate) enum TakenOut {
+    /// Nothing: the queue was empty.
     Nothing,
-    /// The return of the message with this number.
-    Return(u64),
-    /// A return that names no message of ours.
-    Stranger,
+    /// The message with this number.
+    Message(u64),
+    /// A message without a number of ours.
+    Unknown,
 }
 
-/// A confirmed message about which it is not known yet whether it was returned.
+/// A confirmed message of which it is not known yet whether it was returned.
 #[derive(Debug)]
 struct Doubtful {
     number: u64,
@@ -54,44 +54,43 @@ struct Doubtful {
 /// The messages of one channel, by the number in which they were published.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Written and not confirmed, with whether it is known to have been returned.
-    open: HashMap<u64, bool>,
+    /// Written and not confirmed; true if it is known to be returned.
+    unconfirmed: HashMap<u64, bool>,
     doubtful: Vec<Doubtful>,
     round: u64,
-    /// The last round in which a confirm found the queue empty, as of now and as of the round
-    /// before.
+    /// The last round in which a confirm found the queue empty; what it was one round ago.
     empty_in: u64,
     empty_before: u64,
-    /// The highest number that came back, as of now and as of the round before.
-    highest: u64,
+    /// The highest number that was returned; what it was one round ago.
+    highest_returned: u64,
     highest_before: u64,
     decided: Vec<(u64, Verdict)>,
 }
 
 impl Ledger {
-    /// A message was published; numbers rise from 1.
+    /// A message was written; numbers rise from 1.
     pub(crate) fn written(&mut self, number: u64) {
-        self.open.insert(number, false);
+        self.unconfirmed.insert(number, false);
     }
 
     /// A message was confirmed, or refused.
-    pub(crate) fn confirmed(&mut self, number: u64, taken: bool, brought: Brought) {
-        match brought {
-            Brought::Nothing => self.empty_in = self.round,
-            Brought::Return(returned) => self.returned(returned),
-            Brought::Stranger => {}
+    pub(crate) fn confirmed(&mut self, number: u64, is_taken: bool, taken_out: TakenOut) {
+        match taken_out {
+            TakenOut::Nothing => self.empty_in = self.round,
+            TakenOut::Message(returned) => self.returned(returned),
+            TakenOut::Unknown => {}
         }
-        // One that is known to be returned has its verdict.
-        if self.open.remove(&number) == Some(false) {
-            let verdict = if taken { Verdict::Taken } else { Verdict::Refused };
-            let found_empty = brought == Brought::Nothing;
+        // A message that is known to be returned has its verdict already.
+        if self.unconfirmed.remove(&number) == Some(false) {
+            let verdict = if is_taken { Verdict::Taken } else { Verdict::Refused };
+            let found_empty = taken_out == TakenOut::Nothing;
             self.doubtful.push(Doubtful { number, seen_in: self.round, found_empty, verdict });
         }
     }
 
     fn returned(&mut self, number: u64) {
-        self.highest = self.highest.max(number);
-        if let Some(returned) = self.open.get_mut(&number) {
+        self.highest_returned = self.highest_returned.max(number);
+        if let Some(returned) = self.unconfirmed.get_mut(&number) {
             *returned = true;
         } else if let Some(place) = self.doubtful.iter().position(|d| d.number == number) {
             self.doubtful.swap_remove(place);
@@ -99,17 +98,17 @@ impl Ledger {
         self.decided.push((number, Verdict::Returned));
     }
 
-    /// A message was lost with its channel, and has no verdict.
+    /// The channel broke before a confirm: the message gets no verdict.
     pub(crate) fn lost(&mut self, number: u64) {
-        self.open.remove(&number);
+        self.unconfirmed.remove(&number);
     }
 
-    /// Ends a round: everything that was confirmed when it began has been told. Returns what is
-    /// decided.
+    /// Ends a round: everything that had been confirmed when it began was passed to
+    /// [`Ledger::confirmed`]. Returns what is decided.
     pub(crate) fn end_round(&mut self) -> Vec<(u64, Verdict)> {
         let mut decided = std::mem::take(&mut self.decided);
         let (round, empty, highest) = (self.round, self.empty_before, self.highest_before);
-        let all_confirmed = self.open.is_empty();
+        let all_confirmed = self.unconfirmed.is_empty();
         self.doubtful.retain(|doubtful| {
             let Doubtful { number, seen_in, found_empty, verdict } = *doubtful;
             let is_known = all_confirmed
@@ -121,16 +120,16 @@ impl Ledger {
             }
             !is_known
         });
-        (self.empty_before, self.highest_before) = (self.empty_in, self.highest);
+        (self.empty_before, self.highest_before) = (self.empty_in, self.highest_returned);
         self.round += 1;
         decided
     }
 
-    /// Whether another round can decide more without another confirm.
+    /// Whether another round would decide more, without another confirm.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubtful.iter().any(|doubtful| {
             let Doubtful { number, seen_in, found_empty, .. } = *doubtful;
-            found_empty || self.empty_in >= seen_in + 2 || self.highest > number
+            found_empty || self.empty_in >= seen_in + 2 || self.highest_returned > number
         })
     }
 }
@@ -144,33 +143,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_alone_is_decided_at_once() {
+    fn a_message_that_is_alone_is_decided_at_once() {
         let mut ledger = Ledger::default();
-        for (number, brought, verdict) in [
-            (1, Brought::Nothing, Verdict::Taken),
-            (2, Brought::Return(2), Verdict::Returned),
-            (3, Brought::Stranger, Verdict::Taken),
+        for (number, taken_out, verdict) in [
+            (1, TakenOut::Nothing, Verdict::Taken),
+            (2, TakenOut::Message(2), Verdict::Returned),
+            (3, TakenOut::Unknown, Verdict::Taken),
         ] {
             ledger.written(number);
-            ledger.confirmed(number, true, brought);
+            ledger.confirmed(number, true, taken_out);
             assert_eq!(ledger.end_round(), [(number, verdict)]);
         }
         ledger.written(4);
-        ledger.confirmed(4, false, Brought::Nothing);
+        ledger.confirmed(4, false, TakenOut::Nothing);
         assert_eq!(ledger.end_round(), [(4, Verdict::Refused)]);
     }
 
     #[test]
-    fn a_return_that_another_confirm_brought_is_its_own() {
+    fn a_return_counts_for_its_own_message_whichever_confirm_took_it_out() {
         let mut ledger = Ledger::default();
         (1..=3).for_each(|number| ledger.written(number));
-        // 2 was returned; the confirm of 1 took that out, the one of 2 found nothing.
-        ledger.confirmed(1, true, Brought::Return(2));
+        // 2 was returned; the confirm of 1 took it out, the confirm of 2 found nothing.
+        ledger.confirmed(1, true, TakenOut::Message(2));
         assert_eq!(ledger.end_round(), [(2, Verdict::Returned)]);
-        ledger.confirmed(2, true, Brought::Nothing);
+        ledger.confirmed(2, true, TakenOut::Nothing);
         // 1 was published before 2: had it been returned, that would have come first.
         assert_eq!(ledger.end_round(), [(1, Verdict::Taken)]);
-        ledger.confirmed(3, true, Brought::Nothing);
+        ledger.confirmed(3, true, TakenOut::Nothing);
         assert_eq!(ledger.end_round(), [(3, Verdict::Taken)]);
     }
 
@@ -213,7 +212,7 @@ mod tests {
             let mut written = 0;
             // Confirmed, in that order; some are seen a round late, but not what came before
             // something that was seen in the round before.
-            let mut unseen: Vec<(u64, Brought)> = Vec::new();
+            let mut unseen: Vec<(u64, TakenOut)> = Vec::new();
             let mut must_see = 0;
             let mut verdicts = BTreeMap::new();
             let mut steps = plan.steps.iter().cycle();
@@ -242,8 +241,8 @@ mod tests {
                         continue;
                     }
                     let (number, _) = handled.remove(ready[draw(ready.len())]);
-                    let brought = returns.pop_front().map_or(Brought::Nothing, Brought::Return);
-                    unseen.push((number, brought));
+                    let taken_out = returns.pop_front().map_or(TakenOut::Nothing, TakenOut::Message);
+                    unseen.push((number, taken_out));
                 }
                 // Those that must be seen, and some of the others, in any order.
                 let mut seen: Vec<_> = unseen.drain(..must_see).collect();
@@ -264,8 +263,8 @@ mod tests {
                 for at in (1..seen.len()).rev() {
                     seen.swap(at, draw(at + 1));
                 }
-                for (number, brought) in seen {
-                    ledger.confirmed(number, true, brought);
+                for (number, taken_out) in seen {
+                    ledger.confirmed(number, true, taken_out);
                 }
                 for (number, verdict) in ledger.end_round() {
                     prop_assert!(verdicts.insert(number, verdict).is_none(), "{number} twice");

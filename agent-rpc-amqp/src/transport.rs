@@ -1,134 +1,59 @@
-//! The verbs of the seam.
+//! The methods of the seam.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use agent_rpc_core::transport::{
-    Frame, Guarantees, Inbox, Link, LinkState, RpcTransport, Subscription, TransportError,
-    TransportErrorKind,
+    Frame, Guarantees, Inbox, Link, RpcTransport, Subscription, TransportError, TransportErrorKind,
 };
 use agent_rpc_core::wire::{Topic, TransportKind};
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::config::AmqpConfig;
-use crate::connection;
-use crate::dial::Dial;
+use crate::connection::{self, Shared};
+use crate::inbox::Subscriber;
 use crate::naming;
 use crate::publish::Publish;
-use crate::seat::Seat;
-use crate::session::Session;
 
-/// How much longer than its grace a `close` may take.
-const A_LITTLE: Duration = Duration::from_secs(6);
+/// How much longer than its grace `close` may take: to flush, then to say goodbye.
+const CLOSE_MARGIN: Duration = Duration::from_secs(6);
 
-/// RabbitMQ, as a transport.
+/// A connection to RabbitMQ that is made again for ever.
 ///
-/// Dropping it is [`close`](RpcTransport::close) without grace: its inboxes end, and what it was
-/// handed and did not settle goes back.
+/// Dropping it is [`close`](RpcTransport::close) without grace: its inboxes end, and what was
+/// handed out and not settled goes back to the broker.
+///
+/// ```no_run
+/// use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
+///
+/// # async fn example() -> Result<(), agent_rpc_core::transport::TransportError> {
+/// let transport = AmqpTransport::connect("amqp://localhost").await?;
+///
+/// let mut config = AmqpConfig::new("amqps://agent:secret@rabbit.internal/agents");
+/// config.name = "pr-reviewer".to_owned();
+/// let encrypted = AmqpTransport::connect(config).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "dropping a transport closes it"]
 pub struct AmqpTransport {
     shared: Arc<Shared>,
 }
 
-/// What the verbs, the owner of the connection and the seats share.
-pub(crate) struct Shared {
-    pub(crate) config: AmqpConfig,
-    pub(crate) dial: Dial,
-    /// As configured, or less where the broker said so.
-    pub(crate) max_frame: AtomicUsize,
-    pub(crate) link: watch::Sender<Link>,
-    standing: watch::Sender<Standing>,
-    /// Inboxes end; what was handed out may still be settled.
-    pub(crate) closing: CancellationToken,
-    /// The connection is closed.
-    pub(crate) stop: CancellationToken,
-    /// It has been.
-    done: CancellationToken,
-    flushed: AtomicBool,
-    /// Deliveries that were handed out and not settled.
-    pub(crate) open: TaskTracker,
-    pub(crate) tasks: TaskTracker,
-}
-
-/// Whether there is a session to use.
-#[derive(Clone)]
-enum Standing {
-    Up(Arc<Session>),
-    Down,
-    Closed,
-}
-
 impl AmqpTransport {
-    /// Connects. From within a tokio runtime, which it uses from then on.
+    /// Connects, and returns when the broker can be used. Its background tasks run in the tokio
+    /// runtime in which it is called.
     ///
     /// # Errors
-    /// If the broker cannot be reached now, or for as long as
-    /// [`wait_at_start`](AmqpConfig::wait_at_start) says, or refuses: credentials, virtual host,
-    /// certificates.
-    pub async fn connect(config: AmqpConfig) -> Result<Self, TransportError> {
-        let shared = Arc::new(Shared {
-            dial: Dial::new(&config)?,
-            max_frame: AtomicUsize::new(config.max_frame),
-            link: watch::Sender::new(Link { state: LinkState::Down, generation: 0 }),
-            standing: watch::Sender::new(Standing::Down),
-            closing: CancellationToken::new(),
-            stop: CancellationToken::new(),
-            done: CancellationToken::new(),
-            flushed: AtomicBool::new(true),
-            open: TaskTracker::new(),
-            tasks: TaskTracker::new(),
-            config,
-        });
-        let session = connection::first(&shared).await?;
-        // Up when this returns, not when its owner first runs.
-        let session = Arc::new(session);
-        shared.now_up(&session);
-        shared.tasks.spawn(connection::own(Arc::clone(&shared), session));
-        Ok(Self { shared })
-    }
-}
-
-impl Shared {
-    pub(crate) fn now_up(&self, session: &Arc<Session>) {
-        let generation = session.generation;
-        self.standing.send_replace(Standing::Up(Arc::clone(session)));
-        self.link.send_replace(Link { state: LinkState::Up, generation });
-    }
-
-    pub(crate) fn now_down(&self, session: &Session) {
-        let generation = session.generation;
-        self.standing.send_replace(Standing::Down);
-        self.link.send_replace(Link { state: LinkState::Down, generation });
-    }
-
-    /// Nothing more is published; what was written may still be confirmed.
-    pub(crate) fn now_unusable(&self) {
-        self.standing.send_replace(Standing::Closed);
-        self.link.send_modify(|link| link.state = LinkState::Closed);
-    }
-
-    pub(crate) fn now_closed(&self, flushed: bool) {
-        self.now_unusable();
-        self.flushed.store(flushed, Ordering::Release);
-        self.done.cancel();
-    }
-
-    /// The session, as soon as there is one; `None` when there will be none.
-    pub(crate) async fn session(&self) -> Option<Arc<Session>> {
-        if let Standing::Up(session) = &*self.standing.borrow() {
-            return Some(Arc::clone(session));
-        }
-        let mut standing = self.standing.subscribe();
-        let settled = standing.wait_for(|standing| !matches!(standing, Standing::Down)).await;
-        match &*settled.ok()? {
-            Standing::Up(session) => Some(Arc::clone(session)),
-            Standing::Down | Standing::Closed => None,
-        }
+    /// If the broker cannot be reached now, or within
+    /// [`wait_at_start`](AmqpConfig::wait_at_start); or if it refuses the credentials, the virtual
+    /// host or the certificates.
+    pub async fn connect(config: impl Into<AmqpConfig>) -> Result<Self, TransportError> {
+        Ok(Self { shared: connection::connect(config.into()).await? })
     }
 }
 
@@ -160,46 +85,46 @@ impl RpcTransport for AmqpTransport {
         if self.shared.closing.is_cancelled() {
             return Err(TransportErrorKind::Closed.into());
         }
-        // Dropped with this future, it ends the seat's task.
-        let booked = Seat::book(&self.shared, at, subscription)?;
-        match timeout(self.shared.config.connect_timeout, booked.ready).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => return Err(error),
+        // If this future is dropped, so is `opening`, and the subscriber's task ends.
+        let opening = Subscriber::start(&self.shared, at, subscription)?;
+        let limit = self.shared.config.connect_timeout;
+        match timeout(limit, opening.ready).await {
+            Ok(Ok(ready)) => ready?,
             Ok(Err(_)) => return Err(TransportErrorKind::Closed.into()),
             Err(_) => {
-                let detail =
-                    format!("no inbox at {at} in {:?}", self.shared.config.connect_timeout);
+                let detail = format!("no inbox at {at} in {limit:?}");
                 return Err(TransportError::new(TransportErrorKind::Unreachable, detail));
             }
         }
-        let inbox = Inbox::new(booked.arrivals);
-        Ok(match booked.address {
-            Some(address) => inbox.answered_at(self.kind(), &address),
+        let inbox = Inbox::new(opening.arrivals);
+        Ok(match opening.reply_topic {
+            Some(topic) => inbox.answered_at(self.kind(), &topic),
             None => inbox,
         })
     }
 
-    /// See the trait. Publishing goes on until the grace is over: a handler that is being waited
+    /// See the trait. Publishing is possible until the grace is over: a handler that `close` waits
     /// for may want to answer.
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {
         let shared = &self.shared;
         shared.closing.cancel();
-        shared.open.close();
+        shared.unsettled.close();
         if !grace.is_zero() {
             tokio::select! {
                 biased;
-                () = shared.open.wait() => {}
+                () = shared.unsettled.wait() => {}
                 () = shared.stop.cancelled() => {}
                 () = sleep(grace) => {}
             }
         }
         shared.stop.cancel();
-        let done = timeout(A_LITTLE, shared.done.cancelled()).await;
-        if done.is_err() || !shared.flushed.load(Ordering::Acquire) {
-            let detail = "not everything was confirmed when the connection was closed";
-            return Err(TransportError::new(TransportErrorKind::Unconfirmed, detail));
+        match timeout(CLOSE_MARGIN, shared.closed()).await {
+            Ok(true) => Ok(()),
+            _ => {
+                let detail = "not everything was confirmed when the connection was closed";
+                Err(TransportError::new(TransportErrorKind::Unconfirmed, detail))
+            }
         }
-        Ok(())
     }
 }
 

@@ -33,8 +33,8 @@ impl Queues {
 impl Harness for Queues {
     fn name(&self) -> &str {
         match self.0 {
-            QueueType::Quorum => "amqp",
             QueueType::Classic => "amqp, classic queues",
+            _ => "amqp",
         }
     }
 

@@ -31,7 +31,8 @@ impl Harness for Memory {
     }
 
     async fn start(&self) -> Result<Box<dyn Broker>, BoxError> {
-        let config = MemoryConfig { max_queued: 128, ..MemoryConfig::default() };
+        let mut config = MemoryConfig::default();
+        config.max_queued = 128;
         Ok(Box::new(Running { broker: MemoryBroker::with_config(config), faults: self.0.clone() }))
     }
 }

@@ -3,13 +3,39 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::after::After;
 use crate::config::MemoryConfig;
+use crate::connection;
+use crate::deferred::Deferred;
 use crate::state::State;
 use crate::transport::MemoryTransport;
 
-/// A broker in this process. Clones are the same broker; it lives as long as any of them, a
-/// transport, an inbox or a delivery does.
+/// A broker in this process. Clones are the same broker. It lives as long as one of them, or a
+/// transport, an inbox or a delivery of it, does.
+///
+/// ```
+/// use std::sync::Arc;
+/// use agent_rpc_core::client::{Client, Route};
+/// use agent_rpc_core::Agent;
+/// use agent_rpc_memory::MemoryBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = MemoryBroker::new();
+/// let agent = Agent::builder("calculator")
+///     .handle("double", |_, n: u32| async move { Ok(n * 2) })
+///     .serve_on(Arc::new(broker.connect()))
+///     .start()
+///     .await?;
+/// let client = Client::builder("student")
+///     .peer("agent://calculator", Route::over(Arc::new(broker.connect())))
+///     .start()
+///     .await?;
+/// let doubled: u32 = client.call("agent://calculator", "double", &21).await?;
+/// assert_eq!(doubled, 42);
+/// # drop(agent);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct MemoryBroker(Arc<Broker>);
 
@@ -28,9 +54,8 @@ impl MemoryBroker {
     }
 
     /// Another connection. To a broker that is stopped it is one whose link is down.
-    #[must_use]
     pub fn connect(&self) -> MemoryTransport {
-        let (id, link) = self.0.with(|state, _| state.connect());
+        let (id, link) = self.0.with(|state, _| connection::open(state));
         MemoryTransport::new(Arc::clone(&self.0), id, link)
     }
 
@@ -39,13 +64,13 @@ impl MemoryBroker {
     /// [`Lost`](agent_rpc_core::transport::TransportErrorKind::Lost)), and what waited for callers
     /// and listeners is lost. Without effect on a broker that is stopped.
     pub fn stop(&self) {
-        self.0.with(State::go_down);
+        self.0.with(connection::go_down);
     }
 
     /// Starts it again: every link goes up with its next generation, inboxes go on, and those of
     /// callers and listeners tell of a gap first. Without effect on a broker that is up.
     pub fn start(&self) {
-        self.0.with(State::go_up);
+        self.0.with(connection::go_up);
     }
 
     /// [`stop`](Self::stop), then [`start`](Self::start).
@@ -75,11 +100,11 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Does this under the lock, and then what it left to be done without.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State, &mut After) -> T) -> T {
-        let mut after = After::default();
-        let result = act(&mut self.lock(), &mut after);
-        after.run();
+    /// Runs this under the lock, and then without it the work that was deferred.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State, &mut Deferred) -> T) -> T {
+        let mut deferred = Deferred::default();
+        let result = act(&mut self.lock(), &mut deferred);
+        deferred.run();
         result
     }
 

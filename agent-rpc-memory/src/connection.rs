@@ -1,4 +1,4 @@
-//! Connections: made, closed, and interrupted when the broker goes down and up.
+//! Connections: opened, closed, and interrupted when the broker goes down and up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use agent_rpc_core::transport::{Link, LinkState};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, watch};
 
-use crate::after::After;
-use crate::seat::Seat;
+use crate::deferred::Deferred;
+use crate::inbox::{self, InboxId};
 use crate::state::State;
 
-/// One transport as the broker has it. It is in the map of connections until it is closed.
+/// One transport as the broker sees it. It is in the map of connections until it is closed.
 pub(crate) struct Connection {
     link: Arc<watch::Sender<Link>>,
     generation: u64,
     /// Its inboxes have ended; what was handed out may still be settled.
     pub(crate) closing: bool,
     /// How many deliveries were handed out and not settled.
-    pub(crate) open: usize,
-    /// Told when a closing connection has no open deliveries any more.
+    pub(crate) unsettled: usize,
+    /// Notified when a closing connection has no unsettled deliveries any more.
     pub(crate) settled: Arc<Notify>,
-    /// Reader to queue.
+    /// Which reader reads from which queue.
     pub(crate) readers: BTreeMap<u64, u64>,
 }
 
@@ -31,70 +31,75 @@ impl Connection {
     }
 }
 
-impl State {
-    pub(crate) fn connect(&mut self) -> (u64, Arc<watch::Sender<Link>>) {
-        let (state, generation) = if self.up { (LinkState::Up, 1) } else { (LinkState::Down, 0) };
-        let link = Arc::new(watch::Sender::new(Link { state, generation }));
-        let connection = Connection {
-            link: Arc::clone(&link),
-            generation,
-            closing: false,
-            open: 0,
-            settled: Arc::default(),
-            readers: BTreeMap::new(),
-        };
-        let id = self.next_id();
-        self.connections.insert(id, connection);
-        (id, link)
-    }
+/// Opens a connection; returns its id and its link.
+pub(crate) fn open(state: &mut State) -> (u64, Arc<watch::Sender<Link>>) {
+    let (up, generation) = if state.up { (LinkState::Up, 1) } else { (LinkState::Down, 0) };
+    let link = Arc::new(watch::Sender::new(Link { state: up, generation }));
+    let connection = Connection {
+        link: Arc::clone(&link),
+        generation,
+        closing: false,
+        unsettled: 0,
+        settled: Arc::default(),
+        readers: BTreeMap::new(),
+    };
+    let id = state.next_id();
+    state.connections.insert(id, connection);
+    (id, link)
+}
 
-    /// Ends the inboxes. Says what to wait for while deliveries are open.
-    pub(crate) fn begin_close(&mut self, id: u64, after: &mut After) -> Option<OwnedNotified> {
-        let connection = self.connections.get_mut(&id)?;
-        connection.closing = true;
-        let settled = (connection.open > 0).then(|| Arc::clone(&connection.settled));
-        for (reader, queue) in connection.readers.clone() {
-            self.leave(Seat { connection: id, queue, reader }, after);
-        }
-        settled.map(Notify::notified_owned)
+/// Ends the inboxes. Returns what to wait for, if deliveries are unsettled.
+pub(crate) fn begin_close(
+    state: &mut State,
+    id: u64,
+    deferred: &mut Deferred,
+) -> Option<OwnedNotified> {
+    let connection = state.connections.get_mut(&id)?;
+    connection.closing = true;
+    let settled = (connection.unsettled > 0).then(|| Arc::clone(&connection.settled));
+    for (reader, queue) in connection.readers.clone() {
+        inbox::leave(state, InboxId { connection: id, queue, reader }, deferred);
     }
+    settled.map(Notify::notified_owned)
+}
 
-    /// Takes back what is still open; from here on the connection is unknown.
-    pub(crate) fn finish_close(&mut self, id: u64, after: &mut After) {
-        let Some(connection) = self.connections.remove(&id) else {
-            return;
-        };
-        if connection.open > 0 {
-            self.queues.values_mut().for_each(|queue| queue.take_back(Some(id), after));
-        }
-        // Another `close` may wait with a longer grace.
-        after.notify_all(&connection.settled);
-        after.tell(&connection.link, connection.link(LinkState::Closed));
+/// Takes back what is still unsettled; from here on the connection is unknown.
+pub(crate) fn finish_close(state: &mut State, id: u64, deferred: &mut Deferred) {
+    let Some(connection) = state.connections.remove(&id) else {
+        return;
+    };
+    if connection.unsettled > 0 {
+        state.queues.values_mut().for_each(|queue| queue.take_back(Some(id), deferred));
     }
+    // Another `close` may wait with a longer grace.
+    deferred.notify_all(&connection.settled);
+    deferred.set_link(&connection.link, connection.link(LinkState::Closed));
+}
 
-    pub(crate) fn go_down(&mut self, after: &mut After) {
-        if !self.up {
-            return;
-        }
-        self.up = false;
-        self.queues.values_mut().for_each(|queue| queue.go_down(after));
-        // Who waited for room waits for the broker now.
-        self.notify_publishers(after);
-        for connection in self.connections.values() {
-            after.tell(&connection.link, connection.link(LinkState::Down));
-        }
+/// The broker goes down, and every link with it.
+pub(crate) fn go_down(state: &mut State, deferred: &mut Deferred) {
+    if !state.up {
+        return;
     }
+    state.up = false;
+    state.queues.values_mut().for_each(|queue| queue.go_down(deferred));
+    // Publishers that waited for room look again, and wait for the broker now.
+    state.topics.values().for_each(|topic| deferred.notify_all(&topic.room));
+    for connection in state.connections.values() {
+        deferred.set_link(&connection.link, connection.link(LinkState::Down));
+    }
+}
 
-    pub(crate) fn go_up(&mut self, after: &mut After) {
-        if self.up {
-            return;
-        }
-        self.up = true;
-        self.queues.values_mut().for_each(|queue| queue.go_up(after));
-        after.notify_all(&self.started);
-        for connection in self.connections.values_mut() {
-            connection.generation += 1;
-            after.tell(&connection.link, connection.link(LinkState::Up));
-        }
+/// The broker is up again, and every link with its next generation.
+pub(crate) fn go_up(state: &mut State, deferred: &mut Deferred) {
+    if state.up {
+        return;
+    }
+    state.up = true;
+    state.queues.values_mut().for_each(|queue| queue.go_up(deferred));
+    deferred.notify_all(&state.started);
+    for connection in state.connections.values_mut() {
+        connection.generation += 1;
+        deferred.set_link(&connection.link, connection.link(LinkState::Up));
     }
 }

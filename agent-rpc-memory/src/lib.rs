@@ -38,24 +38,34 @@
 //!
 //! # What holds
 //!
-//! - **A worker's inbox** is one queue for all workers of the topic, and stays when they go; its
-//!   dead-letter place is made with it. What is dropped goes back in front, in the order of
-//!   publishing. Workers take turns.
-//! - **A caller's inbox** is at an address of its own below the topic that was asked for, and is
-//!   removed with it. **Every listener** has a queue of its own; a frame goes into all queues of
-//!   its topic or, while one of them is full, waits.
-//! - A frame for a topic that nobody receives at is refused with `NoReceiver`.
+//! - **A worker's inbox** is one queue for all workers of the topic. It stays when they are gone, and
+//!   its queue of dead letters is made with it. A released message goes back to the front, in the
+//!   order of publishing. Workers take turns.
+//! - **A caller's inbox** has an address of its own below the topic that was asked for, and is
+//!   removed when it is dropped. **Every listener** has a queue of its own. A frame goes into all
+//!   queues of its topic or, while one of them is full, into none.
+//! - If nobody receives at the topic of a frame, publishing it fails with `NoReceiver`.
 //! - **Nothing expires**: `Frame::remaining` is not looked at.
-//! - No task is spawned and no clock is read, but for tokio's where a verb has to wait. Ids are
+//! - No task is spawned, and no clock is read except tokio's where a method has to wait. Ids are
 //!   counted and maps are ordered: a simulation on one thread sees the same run again.
+//!
+//! # Reading the code
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `broker` | the broker, its lock and its switch; `config` its limits |
+//! | `transport` | the methods of the seam, and how they wait |
+//! | `connection`, `publish`, `inbox` | what those methods do under the lock |
+//! | `state`, `queue` | the data under the lock |
+//! | `deferred` | what is done after the lock is free |
 
-mod after;
 mod broker;
 mod config;
 mod connection;
+mod deferred;
 mod inbox;
+mod publish;
 mod queue;
-mod seat;
 mod state;
 mod transport;
 

@@ -1,5 +1,4 @@
-//! What the broker's lock guards: places, queues and connections, and the way of a message
-//! through them.
+//! What the broker's lock guards: topics, queues and connections.
 //!
 //! One lock for all, so that a fan-out, a restart and a close happen at one moment each. Every
 //! map is ordered: a simulation sees the same order in every run.
@@ -7,54 +6,49 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Waker;
 
-use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+use agent_rpc_core::transport::TransportErrorKind;
 use agent_rpc_core::wire::Topic;
-use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-use crate::after::After;
 use crate::connection::Connection;
-use crate::queue::{Queue, Taken};
-use crate::seat::Seat;
+use crate::deferred::Deferred;
+use crate::queue::Queue;
 
-/// Done, or not yet possible.
+pub(crate) struct State {
+    pub(crate) up: bool,
+    /// Notified when the broker was started again.
+    pub(crate) started: Arc<Notify>,
+    pub(crate) queues: BTreeMap<u64, Queue>,
+    pub(crate) connections: BTreeMap<u64, Connection>,
+    pub(crate) topics: BTreeMap<Topic, TopicQueues>,
+    max_queued: usize,
+    last_id: u64,
+}
+
+/// The queues of a topic; every one of them gets every frame. There is at least one.
+pub(crate) struct TopicQueues {
+    /// The topic is a caller's own address.
+    pub(crate) private: bool,
+    /// The queue that all workers share.
+    pub(crate) durable: Option<u64>,
+    pub(crate) queues: Vec<u64>,
+    /// Notified when a queue of the topic is no longer full.
+    pub(crate) room: Arc<Notify>,
+}
+
+/// Done, or not possible yet.
 pub(crate) enum Progress<T> {
     Done(T),
     Wait(Wait),
 }
 
-/// What it is that we wait for. Made under the lock, so that no wake is missed.
+/// What to wait for. It is made under the lock, so that no notification is missed.
 pub(crate) struct Wait {
+    /// The error of one who does not wait any longer.
     pub(crate) why: TransportErrorKind,
     pub(crate) until: Pin<Box<OwnedNotified>>,
-}
-
-/// A topic that somebody receives at. Every queue here gets every frame.
-pub(crate) struct Place {
-    pub(crate) private: bool,
-    pub(crate) durable: Option<u64>,
-    pub(crate) queues: Vec<u64>,
-    /// Told when a queue here is no longer full.
-    pub(crate) room: Arc<Notify>,
-}
-
-impl Place {
-    pub(crate) fn new(private: bool) -> Self {
-        Self { private, durable: None, queues: Vec::new(), room: Arc::default() }
-    }
-}
-
-pub(crate) struct State {
-    pub(crate) up: bool,
-    pub(crate) started: Arc<Notify>,
-    pub(crate) queues: BTreeMap<u64, Queue>,
-    pub(crate) connections: BTreeMap<u64, Connection>,
-    pub(crate) places: BTreeMap<Topic, Place>,
-    pub(crate) max_queued: usize,
-    last_id: u64,
 }
 
 impl State {
@@ -64,116 +58,66 @@ impl State {
             started: Arc::default(),
             queues: BTreeMap::new(),
             connections: BTreeMap::new(),
-            places: BTreeMap::new(),
+            topics: BTreeMap::new(),
             max_queued,
             last_id: 0,
         }
     }
 
+    /// Counts: it is the same in every run, and no id is used twice.
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// For one who needs the broker while it is stopped.
-    pub(crate) fn down(&self) -> Wait {
-        Wait {
-            why: TransportErrorKind::Unreachable,
-            until: Box::pin(Arc::clone(&self.started).notified_owned()),
+    /// The durable queue of a topic, made where there is none.
+    pub(crate) fn durable_queue(&mut self, topic: &Topic) -> u64 {
+        match self.topics.get(topic).and_then(|queues| queues.durable) {
+            Some(queue) => queue,
+            None => self.add_queue(topic, false, true),
         }
     }
 
-    /// Puts the bytes into every queue at `to`, or into none. `waited` says that room may have
-    /// been made for this publisher: what it does not use it passes on to the next one.
-    pub(crate) fn publish(
-        &mut self,
-        from: u64,
-        to: &Topic,
-        bytes: &Bytes,
-        waited: bool,
-        after: &mut After,
-    ) -> Result<Progress<()>, TransportError> {
-        if !self.connections.contains_key(&from) {
-            if waited && let Some(place) = self.places.get(to) {
-                after.notify_one(&place.room);
-            }
-            return Err(TransportErrorKind::Closed.into());
-        }
-        if !self.up {
-            return Ok(Progress::Wait(self.down()));
-        }
-        let seq = self.next_id();
-        let Some(place) = self.places.get(to) else {
-            return Err(TransportError::new(TransportErrorKind::NoReceiver, to.as_str()));
-        };
-        let is_full = |queue: &u64| self.queues.get(queue).is_some_and(Queue::is_full);
-        if place.queues.iter().any(is_full) {
-            let until = Box::pin(Arc::clone(&place.room).notified_owned());
-            return Ok(Progress::Wait(Wait { why: TransportErrorKind::Full, until }));
-        }
-        let mut room = waited;
-        for id in &place.queues {
-            if let Some(queue) = self.queues.get_mut(id) {
-                queue.push(seq, bytes.clone(), after);
-                room &= !queue.is_full();
-            }
-        }
-        if room {
-            after.notify_one(&place.room);
-        }
-        Ok(Progress::Done(()))
+    pub(crate) fn add_queue(&mut self, topic: &Topic, private: bool, durable: bool) -> u64 {
+        let id = self.next_id();
+        let queues = self.topics.entry(topic.clone()).or_insert_with(|| TopicQueues {
+            private,
+            durable: None,
+            queues: Vec::new(),
+            room: Arc::default(),
+        });
+        queues.queues.push(id);
+        queues.durable = queues.durable.or(durable.then_some(id));
+        self.queues.insert(id, Queue::new(topic.clone(), durable, self.max_queued));
+        id
     }
 
-    pub(crate) fn take(&mut self, seat: Seat, waker: &Waker, after: &mut After) -> Taken {
-        let Some(queue) = self.queues.get_mut(&seat.queue) else {
-            return Taken::Ended;
+    pub(crate) fn remove_queue(&mut self, id: u64, deferred: &mut Deferred) {
+        let Some(mut queue) = self.queues.remove(&id) else {
+            return;
         };
-        let was_full = queue.is_full();
-        let taken = queue.take(seat.reader, self.up, waker, after);
-        if let Taken::Message { .. } = taken {
-            if was_full && let Some(place) = self.places.get(&queue.topic) {
-                after.notify_one(&place.room);
-            }
-            if let Some(connection) = self.connections.get_mut(&seat.connection) {
-                connection.open += 1;
+        if let Some(topic) = self.topics.get_mut(&queue.topic) {
+            // A publisher that waits for room here now finds it, or finds nobody.
+            deferred.notify_all(&topic.room);
+            topic.queues.retain(|other| *other != id);
+            if topic.queues.is_empty() {
+                self.topics.remove(&queue.topic);
             }
         }
-        taken
+        queue.discard(deferred);
+    }
+}
+
+impl Wait {
+    /// Until the broker is started again.
+    pub(crate) fn for_start(state: &State) -> Self {
+        let until = Box::pin(Arc::clone(&state.started).notified_owned());
+        Self { why: TransportErrorKind::Unreachable, until }
     }
 
-    /// Takes a message off for good, or lets it go back to where it was.
-    pub(crate) fn settle(
-        &mut self,
-        seat: Seat,
-        (seq, attempt): (u64, u32),
-        accepted: bool,
-        after: &mut After,
-    ) -> Result<(), TransportErrorKind> {
-        let Some(connection) = self.connections.get_mut(&seat.connection) else {
-            return Err(TransportErrorKind::Closed);
-        };
-        connection.open -= 1;
-        if connection.closing && connection.open == 0 {
-            after.notify_all(&connection.settled);
-        }
-        // A queue that is gone was private, and had let the message go: durable ones stay.
-        let Some(queue) = self.queues.get_mut(&seat.queue) else {
-            return Ok(());
-        };
-        queue.free(seat.reader, after);
-        if queue.durable {
-            let message = queue.settle(seq, attempt).ok_or(TransportErrorKind::Lost)?;
-            if accepted {
-                after.discard(message);
-            } else {
-                queue.put_back(message, after);
-            }
-        }
-        Ok(())
-    }
-
-    /// Everyone who waits for room looks again.
-    pub(crate) fn notify_publishers(&self, after: &mut After) {
-        self.places.values().for_each(|place| after.notify_all(&place.room));
+    /// Until a queue of the topic has room again.
+    pub(crate) fn for_room(topic: &TopicQueues) -> Self {
+        let until = Box::pin(Arc::clone(&topic.room).notified_owned());
+        Self { why: TransportErrorKind::Full, until }
     }
 }

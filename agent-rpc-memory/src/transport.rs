@@ -1,4 +1,4 @@
-//! One connection to the broker: the verbs of the seam, and how they wait.
+//! One connection to the broker: the methods of the seam, and how they wait.
 
 use std::fmt;
 use std::pin::pin;
@@ -15,15 +15,28 @@ use tokio::sync::watch;
 use tokio::task::coop;
 use tokio::time::{sleep, timeout};
 
-use crate::after::After;
 use crate::broker::Broker;
-use crate::inbox::Arrivals;
-use crate::state::{Progress, State, Wait};
+use crate::connection;
+use crate::deferred::Deferred;
+use crate::inbox::{self, Arrivals};
+use crate::publish;
+use crate::state::{Progress, State};
 
 /// A connection to a [`MemoryBroker`](crate::MemoryBroker).
 ///
-/// Dropping it is [`close`](RpcTransport::close) without grace: its inboxes end, and what it was
-/// handed and did not settle goes back.
+/// Dropping it is [`close`](RpcTransport::close) without grace: its inboxes end, and what was
+/// handed out and not settled goes back.
+///
+/// ```
+/// use agent_rpc_core::transport::{LinkState, RpcTransport};
+/// use agent_rpc_memory::MemoryBroker;
+///
+/// let broker = MemoryBroker::new();
+/// let transport = broker.connect();
+/// broker.stop();
+/// assert_eq!(transport.link().borrow().state, LinkState::Down);
+/// ```
+#[must_use = "dropping a transport closes it"]
 pub struct MemoryTransport {
     broker: Arc<Broker>,
     id: u64,
@@ -35,39 +48,36 @@ impl MemoryTransport {
         Self { broker, id, link }
     }
 
-    /// Tries at once, and while it is not possible again and again for as long as `patience`.
-    /// The timer is made only for one who has to wait. `attempt` is told whether it waited.
+    /// Tries at once; while it is not possible, tries again each time that this may have changed,
+    /// for as long as `limit`. Makes a timer only if it has to wait. Tells `attempt` whether it
+    /// waited.
     async fn when_possible<T>(
         &self,
-        patience: Duration,
-        mut attempt: impl FnMut(&mut State, bool, &mut After) -> Result<Progress<T>, TransportError>,
+        limit: Duration,
+        mut attempt: impl FnMut(&mut State, bool, &mut Deferred) -> Result<Progress<T>, TransportError>,
     ) -> Result<T, TransportError> {
-        let mut wait = match self.broker.with(|state, after| attempt(state, false, after))? {
+        let mut wait = match self.broker.with(|state, deferred| attempt(state, false, deferred))? {
             Progress::Done(value) => return Ok(value),
-            Progress::Wait(wait) if patience.is_zero() => return Err(gave_up(&wait)),
+            Progress::Wait(wait) if limit.is_zero() => return Err(wait.why.into()),
             Progress::Wait(wait) => wait,
         };
         let mut link = self.link.subscribe();
         let mut closed = pin!(link.wait_for(|link| link.state == LinkState::Closed));
-        let mut too_late = pin!(sleep(patience));
+        let mut too_late = pin!(sleep(limit));
         loop {
             // In a fixed order: `select!` would draw one.
             tokio::select! {
                 biased;
                 _ = &mut closed => return Err(TransportErrorKind::Closed.into()),
                 () = &mut wait.until => {}
-                () = &mut too_late => return Err(gave_up(&wait)),
+                () = &mut too_late => return Err(wait.why.into()),
             }
-            wait = match self.broker.with(|state, after| attempt(state, true, after))? {
+            wait = match self.broker.with(|state, deferred| attempt(state, true, deferred))? {
                 Progress::Done(value) => return Ok(value),
                 Progress::Wait(wait) => wait,
             };
         }
     }
-}
-
-fn gave_up(wait: &Wait) -> TransportError {
-    wait.why.into()
 }
 
 #[async_trait]
@@ -99,16 +109,11 @@ impl RpcTransport for MemoryTransport {
     }
 
     async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError> {
-        let max = self.broker.config.max_frame;
-        let size = frame.bytes.len();
-        if size > max {
-            let detail = format!("{size} bytes, at most {max}");
-            return Err(TransportError::new(TransportErrorKind::TooLarge, detail));
-        }
+        frame.fits(self.broker.config.max_frame)?;
         // A loop of publishes never waits by itself: this lets the readers run now and then.
         coop::consume_budget().await;
-        self.when_possible(self.broker.config.publish_timeout, |state, waited, after| {
-            state.publish(self.id, to, &frame.bytes, waited, after)
+        self.when_possible(self.broker.config.publish_timeout, |state, waited, deferred| {
+            publish::publish(state, self.id, to, &frame.bytes, waited, deferred)
         })
         .await
     }
@@ -119,39 +124,40 @@ impl RpcTransport for MemoryTransport {
         subscription: Subscription,
     ) -> Result<Inbox, TransportError> {
         let connect_timeout = self.broker.config.connect_timeout;
-        let (seat, topic) = self
+        let (id, topic) = self
             .when_possible(connect_timeout, |state, _, _| {
-                state.subscribe(self.id, at, subscription)
+                inbox::subscribe(state, self.id, at, subscription)
             })
             .await?;
-        let inbox = Inbox::new(Arrivals::new(Arc::clone(&self.broker), seat));
+        let inbox = Inbox::new(Arrivals::new(Arc::clone(&self.broker), id));
         Ok(match subscription {
             Subscription::Caller { .. } => inbox.answered_at(self.kind(), &topic),
             Subscription::Worker { .. } | Subscription::Listener { .. } => inbox,
         })
     }
 
-    /// See the trait. Publishing goes on until the grace is over: a handler that is being waited
+    /// See the trait. Publishing is possible until the grace is over: a handler that `close` waits
     /// for may want to answer.
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        let settled = self.broker.with(|state, after| state.begin_close(self.id, after));
+        let settled =
+            self.broker.with(|state, deferred| connection::begin_close(state, self.id, deferred));
         if let Some(settled) = settled
             && !grace.is_zero()
         {
-            // Settled or too late: what is open then is taken back.
+            // In time or not: what is unsettled then is taken back.
             timeout(grace, settled).await.ok();
         }
-        self.broker.with(|state, after| state.finish_close(self.id, after));
+        self.broker.with(|state, deferred| connection::finish_close(state, self.id, deferred));
         Ok(())
     }
 }
 
 impl Drop for MemoryTransport {
     fn drop(&mut self) {
-        self.broker.with(|state, after| {
-            // Whoever would wait for what is open is gone.
-            drop(state.begin_close(self.id, after));
-            state.finish_close(self.id, after);
+        self.broker.with(|state, deferred| {
+            // Nobody waits until everything is settled.
+            drop(connection::begin_close(state, self.id, deferred));
+            connection::finish_close(state, self.id, deferred);
         });
     }
 }

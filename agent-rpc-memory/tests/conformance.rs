@@ -26,7 +26,8 @@ impl Harness for Memory {
 
     async fn start(&self) -> Result<Box<dyn Broker>, BoxError> {
         // A small queue, so that the slow reader's broker pushes back.
-        let config = MemoryConfig { max_queued: 64, ..MemoryConfig::default() };
+        let mut config = MemoryConfig::default();
+        config.max_queued = 64;
         Ok(Box::new(Running(MemoryBroker::with_config(config))))
     }
 }

@@ -46,8 +46,8 @@ pub(crate) struct Load {
 
 /// A client of the workers.
 pub(crate) async fn client(transport: Arc<dyn RpcTransport>) -> anyhow::Result<Client> {
-    let address = format!("agent://{WORKER}").parse()?;
-    let client = Client::builder(CALLER.parse()?).peer(address, Route::over(transport)).start();
+    let address = format!("agent://{WORKER}");
+    let client = Client::builder(CALLER).peer(address, Route::over(transport)).start();
     client.await.context("starting the client")
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn worker(
     transport: Arc<dyn RpcTransport>,
     journal: Arc<Journal>,
 ) -> anyhow::Result<Agent> {
-    let agent = Agent::builder(WORKER.parse()?)
+    let agent = Agent::builder(WORKER)
         .handle(CAPABILITY, move |_, work: Work| {
             let journal = Arc::clone(&journal);
             async move {

@@ -1,5 +1,7 @@
 //! Who may come in, and where to.
 
+use std::time::Duration;
+
 use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
 use agent_rpc_core::transport::{RpcTransport, Subscription, TransportErrorKind};
 
@@ -35,14 +37,14 @@ async fn wrong_credentials_and_virtual_hosts_are_clear_errors() {
         (format!("amqp://guest:not-this@127.0.0.1:{port}"), "ACCESS_REFUSED"),
         (format!("amqp://guest:guest@127.0.0.1:{port}/not-this"), "NOT_ALLOWED"),
     ] {
-        let error = AmqpTransport::connect(AmqpConfig::new(url)).await.unwrap_err();
+        let error = AmqpTransport::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), TransportErrorKind::Refused);
         let text = spelt_out(&error);
         assert!(text.contains(said), "{text}");
         assert!(!text.contains("guest:"), "{text}");
         assert!(said != "ACCESS_REFUSED" || !text.contains("not-this"), "{text}");
     }
-    let error = AmqpTransport::connect(AmqpConfig::new("amqp://127.0.0.1:1")).await.unwrap_err();
+    let error = AmqpTransport::connect("amqp://127.0.0.1:1").await.unwrap_err();
     assert_eq!(error.kind(), TransportErrorKind::Unreachable);
 }
 
@@ -57,4 +59,29 @@ async fn virtual_hosts_do_not_meet() {
     assert_eq!(error.kind(), TransportErrorKind::NoReceiver);
     inside.publish(&place, &frame("inside")).await.unwrap();
     assert_eq!(delivery(&mut inbox).await.bytes(), "inside");
+}
+
+#[tokio::test]
+async fn the_longest_durations_are_taken() {
+    let port = shared().await.port();
+    let mut config = AmqpConfig::new(format!("amqp://guest:guest@127.0.0.1:{port}"));
+    config.connect_timeout = Duration::MAX;
+    config.wait_at_start = Duration::MAX;
+    config.publish_timeout = Duration::MAX;
+    config.heartbeat = Duration::MAX;
+    config.expiry_margin = Duration::MAX;
+    let mut refused = config.clone();
+    refused.url = refused.url.replace("guest:guest", "guest:not-this");
+    // It could wait for ever, and does not: nothing gets better.
+    let error = AmqpTransport::connect(refused).await.unwrap_err();
+    assert_eq!(error.kind(), TransportErrorKind::Refused);
+
+    let transport = AmqpTransport::connect(config).await.unwrap();
+    let place = topic("agents.patient.requests");
+    let mut inbox = transport.subscribe(&place, Subscription::Worker { window: 1 }).await.unwrap();
+    let mut frame = frame("no hurry");
+    frame.remaining = Some(Duration::MAX);
+    transport.publish(&place, &frame).await.unwrap();
+    delivery(&mut inbox).await.accept().await.unwrap();
+    transport.close(Duration::MAX).await.unwrap();
 }

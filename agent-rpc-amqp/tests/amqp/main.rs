@@ -6,14 +6,17 @@ mod inboxes;
 mod outages;
 mod permissions;
 mod publishing;
+mod roles;
 mod tls;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
+use agent_rpc_amqp::AmqpTransport;
+use agent_rpc_core::Agent;
+use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::{Arrival, Delivery, Frame, Inbox, TransportError};
-use agent_rpc_core::wire::{CorrelationId, MessageId, Topic};
+use agent_rpc_core::wire::{AgentAddress, CorrelationId, MessageId, Topic};
 use lapin::{Channel, Connection, ConnectionProperties};
 use test_brokers::{RabbitMq, RabbitMqOptions};
 use tokio::task::spawn_blocking;
@@ -66,7 +69,7 @@ async fn start(options: RabbitMqOptions) -> Arc<RabbitMq> {
 }
 
 async fn connect(url: &str) -> AmqpTransport {
-    AmqpTransport::connect(AmqpConfig::new(url)).await.unwrap()
+    AmqpTransport::connect(url).await.unwrap()
 }
 
 /// Another client, without us in between.
@@ -101,6 +104,23 @@ async fn delivery(inbox: &mut Inbox) -> Delivery {
             return delivery;
         }
     }
+}
+
+async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
+    Agent::builder(name)
+        .handle("double", |_, n: u32| async move { Ok(n * 2) })
+        .serve_on(Arc::clone(transport) as _)
+        .start()
+        .await
+        .unwrap()
+}
+
+/// Calls as `me`.
+async fn call(to: &str, transport: &Arc<AmqpTransport>) -> u32 {
+    let address: AgentAddress = to.parse().unwrap();
+    let route = Route::over(Arc::clone(transport) as _);
+    let client = Client::builder("me").peer(address, route).start().await.unwrap();
+    client.call(to, "double", &21).await.unwrap()
 }
 
 /// An error with its causes, as a person sees it.

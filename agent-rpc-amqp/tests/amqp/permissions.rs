@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use agent_rpc_amqp::AmqpTransport;
-use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::{RpcTransport, Subscription};
-use agent_rpc_core::{Agent, wire::AgentAddress};
 use serde_json::{Value, json};
 use test_brokers::{RabbitMq, RabbitMqOptions};
 
-use crate::{connect, delivery, frame, start, topic};
+use crate::{call, connect, delivery, frame, serve, start, topic};
 
 /// Configure, write and read of the row that begins so.
 fn row(who: &str) -> [String; 3] {
@@ -40,23 +38,6 @@ fn definitions() -> Value {
 
 async fn as_user(user: &str, broker: &RabbitMq) -> Arc<AmqpTransport> {
     Arc::new(connect(&format!("amqp://{user}:word@127.0.0.1:{}", broker.port())).await)
-}
-
-async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
-    Agent::builder(name.parse().unwrap())
-        .handle("double", |_, n: u32| async move { Ok(n * 2) })
-        .serve_on(Arc::clone(transport) as _)
-        .start()
-        .await
-        .unwrap()
-}
-
-/// Calls as `me`.
-async fn call(to: &str, transport: &Arc<AmqpTransport>) -> u32 {
-    let address: AgentAddress = to.parse().unwrap();
-    let route = Route::over(Arc::clone(transport) as _);
-    let client = Client::builder("me").peer(address, route).start().await.unwrap();
-    client.call(to, "double", &21).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

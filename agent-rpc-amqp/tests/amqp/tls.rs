@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent_rpc_amqp::{AmqpConfig, AmqpTransport, Tls};
-use agent_rpc_core::transport::{RpcTransport, Subscription, TransportErrorKind};
+use agent_rpc_amqp::{AmqpConfig, AmqpTransport};
+use agent_rpc_core::transport::{RpcTransport, Subscription, Tls, TransportErrorKind};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair,
@@ -81,7 +81,11 @@ async fn is_refused(config: AmqpConfig, said: &str) {
 async fn a_broker_is_trusted_by_its_certificate() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let rabbitmq = ours.broker(false, RabbitMqOptions::default()).await;
-    let trusting = |ca| Tls { ca: Some(ca), ..Tls::default() };
+    let trusting = |ca| {
+        let mut tls = Tls::default();
+        tls.ca = Some(ca);
+        tls
+    };
     let transport = AmqpTransport::connect(config(&rabbitmq, "guest:guest", trusting(ours.ca())));
     works(&transport.await.unwrap()).await;
 
@@ -89,7 +93,7 @@ async fn a_broker_is_trusted_by_its_certificate() {
     is_refused(config(&rabbitmq, guest, trusting(theirs.ca())), "UnknownIssuer").await;
     is_refused(config(&rabbitmq, guest, Tls::default()), "UnknownIssuer").await;
     let mut misnamed = config(&rabbitmq, guest, trusting(ours.ca()));
-    misnamed.tls.server_name = Some("rabbit.example".to_owned());
+    misnamed.server_name = Some("rabbit.example".to_owned());
     is_refused(misnamed, "NotValidForName").await;
     is_refused(config(&rabbitmq, guest, trusting("/no/such/file.pem".into())), "/no/such/file")
         .await;
@@ -115,8 +119,9 @@ async fn a_client_is_trusted_by_its_certificate() {
     };
     let rabbitmq = ours.broker(true, options).await;
     let with = |certificate: Option<(PathBuf, PathBuf)>| {
-        let (certificate, key) = certificate.unzip();
-        let tls = Tls { ca: Some(ours.ca()), certificate, key, server_name: None };
+        let mut tls = Tls::default();
+        tls.ca = Some(ours.ca());
+        (tls.certificate, tls.key) = certificate.unzip();
         let mut config = config(&rabbitmq, "", tls);
         config.url = format!("{}/%2f?auth_mechanism=external", config.url.replace("//@", "//"));
         config

@@ -22,7 +22,8 @@ async fn a_typed_call_is_answered() {
 
 #[tokio::test]
 async fn bad_input_is_an_error_at_once_with_nothing_sent_and_nothing_pending() {
-    let config = MemoryConfig { max_frame: 4096, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_frame = 4096;
     let broker = MemoryBroker::with_config(config);
     let served = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&served);
@@ -119,7 +120,9 @@ async fn a_call_ends_by_its_deadline_and_leaves_nothing() {
     let request = client.request_agent("agent://callee", "never", &());
     let error = timeout(SOON, request.timeout(Duration::from_millis(20)).into_future());
     let error = error.await.unwrap().unwrap_err();
-    assert!(matches!(&error, CallError::Timeout(facts) if facts.sent == true) && error.may_have_run());
+    assert!(
+        matches!(&error, CallError::Timeout(facts) if facts.sent == true) && error.may_have_run()
+    );
     assert_eq!(client.pending(), 0);
     // A call that is dropped leaves nothing either.
     let call = client.request_agent("agent://callee", "never", &()).into_future();

@@ -120,7 +120,7 @@ async fn a_replayed_letter_is_the_answer_to_whoever_asks_again() {
     let transport: Arc<dyn RpcTransport> = Arc::new(broker.connect());
     let (agent, runs) = doubler(Arc::clone(&transport), keys("k"), None).await;
     let client = Client::builder("caller")
-        .peer(CALLEE.parse().unwrap(), Route::over(transport))
+        .peer(CALLEE, Route::over(transport))
         .trust(SharedKeys::new(keys("k")))
         .start()
         .await

@@ -32,15 +32,12 @@ async fn every_listener_gets_an_event_of_its_agent_and_tenant() {
     let (seen, mut sees) = mpsc::channel(10);
     let listener = |name: &'static str, tenant: Option<&str>| {
         let seen = seen.clone();
-        let mut builder = agent(name).on_event("agent://teller",
-            "told",
-            move |_, text: String| {
-                let seen = seen.clone();
-                async move { Ok(seen.send((name, text)).await?) }
-            },
-        );
+        let mut builder = agent(name).on_event("agent://teller", "told", move |_, text: String| {
+            let seen = seen.clone();
+            async move { Ok(seen.send((name, text)).await?) }
+        });
         if let Some(tenant) = tenant {
-            builder = builder.tenant(tenant.parse().unwrap());
+            builder = builder.tenant(tenant);
         }
         builder.serve_on(connect(&broker)).start()
     };

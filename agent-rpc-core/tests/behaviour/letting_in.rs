@@ -134,11 +134,9 @@ async fn a_request_on_an_events_topic_reaches_no_handler() {
 
 #[tokio::test]
 async fn a_flood_of_junk_fills_the_dead_letters_and_stops_nobody() {
-    let config = MemoryConfig {
-        max_queued: 100,
-        publish_timeout: Duration::from_millis(10),
-        ..MemoryConfig::default()
-    };
+    let mut config = MemoryConfig::default();
+    config.max_queued = 100;
+    config.publish_timeout = Duration::from_millis(10);
     let broker = MemoryBroker::with_config(config);
     let _agent = echo(&broker).await;
     let client = caller(&broker).start().await.unwrap();

@@ -36,7 +36,7 @@ use tokio::time::timeout;
 const SOON: Duration = Duration::from_secs(5);
 
 fn agent(name: &str) -> AgentBuilder {
-    Agent::builder(name.parse().unwrap())
+    Agent::builder(name)
 }
 
 fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
@@ -44,8 +44,7 @@ fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
 }
 
 fn caller(broker: &MemoryBroker) -> ClientBuilder {
-    Client::builder("caller")
-        .peer("agent://callee", Route::over(connect(broker)))
+    Client::builder("caller").peer("agent://callee", Route::over(connect(broker)))
 }
 
 async fn echo(broker: &MemoryBroker) -> Agent {

@@ -32,8 +32,7 @@ async fn calls(broker: &MemoryBroker, metrics: bool) {
         Agent::builder("callee")
             .handle("echo", |_, n: u32| async move { Ok(n) })
             .serve_on(Arc::new(broker.connect())),
-        Client::builder("caller")
-            .peer("agent://callee", Route::over(Arc::new(broker.connect()))),
+        Client::builder("caller").peer("agent://callee", Route::over(Arc::new(broker.connect()))),
     );
     if metrics {
         (agent, client) = (agent.metrics(), client.metrics());

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 const SOON: Duration = Duration::from_secs(5);
 
 async fn reviewer(broker: &MemoryBroker, name: &'static str) -> Agent {
-    Agent::builder(name.parse().unwrap())
+    Agent::builder(name)
         .handle("review", move |_, (): ()| async move {
             match name {
                 "grump" => Err(Fault::new("BUSY", "not today")),

@@ -4,8 +4,8 @@ use super::*;
 
 use agent_rpc_conformance::{Hooked, Hooks};
 use agent_rpc_core::transport::{TransportError, TransportErrorKind, Vouched};
-use agent_rpc_core::trust::{Trust, TrustBroker};
-use agent_rpc_core::wire::{AuthRejection, LimitExceeded};
+use agent_rpc_core::trust::{SealError, Trust, TrustBroker};
+use agent_rpc_core::wire::{AgentAddress, AuthRejection};
 use async_trait::async_trait;
 use futures_util::future::{FutureExt, poll_immediate};
 use futures_util::stream::StreamExt;
@@ -98,11 +98,15 @@ impl Trust for Hangs {
         &self,
         envelope: &AgentRpcEnvelope,
         limits: &Limits,
-    ) -> Result<bytes::Bytes, LimitExceeded> {
+    ) -> Result<bytes::Bytes, SealError> {
         match self.seal {
             true => std::future::pending().await,
             false => TrustBroker.seal(envelope, limits).await,
         }
+    }
+
+    fn covers(&self, _: &AgentAddress) -> bool {
+        true
     }
 
     fn demands_freshness(&self) -> bool {
@@ -196,10 +200,10 @@ async fn a_call_whose_reply_inbox_has_ended_is_abandoned() {
     timeout(SOON, taken.next()).await.unwrap();
     breaks.broken.send_replace(true);
     let error = timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(&error, CallError::Abandoned(facts)), "{error:?}");
+    assert!(matches!(&error, CallError::Abandoned(facts) if facts.sent), "{error:?}");
     let late = client.request_agent("agent://callee", "x", &()).into_future();
     let error = timeout(SOON, late).await.unwrap().unwrap_err();
-    assert!(matches!(&error, CallError::Abandoned(facts)), "{error:?}");
+    assert!(matches!(&error, CallError::Abandoned(facts) if !facts.sent), "{error:?}");
     assert_eq!(client.pending(), 0);
 }
 

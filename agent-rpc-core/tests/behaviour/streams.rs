@@ -24,11 +24,7 @@ fn agent() -> AgentBuilder {
 
 async fn caller(broker: &MemoryBroker) -> Client {
     let route = Route::over(Arc::new(broker.connect()));
-    Client::builder("caller")
-        .peer(CALLEE.parse().unwrap(), route)
-        .start()
-        .await
-        .unwrap()
+    Client::builder("caller").peer(CALLEE, route).start().await.unwrap()
 }
 
 /// Counts to what it is asked, then says so.
@@ -75,7 +71,8 @@ async fn a_caller_that_takes_one_answer_gets_the_final_one() {
 #[tokio::test]
 async fn a_slow_reader_holds_the_agent_back_and_no_other_call() {
     // Room for few answers, so that the agent has to wait for its reader.
-    let config = MemoryConfig { max_queued: 4, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_queued = 4;
     let broker = MemoryBroker::with_config(config);
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
@@ -128,7 +125,7 @@ async fn progress_keeps_a_long_call_alive_and_silence_ends_it() {
     assert_eq!(items.len(), 21);
     assert!(items.iter().all(Result::is_ok), "180 s, and never 10 s of silence");
     let items: Vec<_> = stream(20, 11).collect().await;
-    assert!(matches!(items[..], [Err(CallError::Timeout(facts) if facts.sent == true)]), "{items:?}");
+    assert!(matches!(&items[..], [Err(CallError::Timeout(facts))] if facts.sent), "{items:?}");
     // The timeout is the hard cap, however lively the agent is.
     let items: Vec<_> = stream(100, 9).collect().await;
     assert_eq!(items.len(), 34);

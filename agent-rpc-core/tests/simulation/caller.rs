@@ -60,8 +60,8 @@ pub(crate) async fn live(world: Arc<World>, nth: usize) {
 async fn start(world: &Arc<World>, nth: usize, faults: &Faults, end: End) -> Option<Client> {
     loop {
         let transport = world.connect(Owner::Caller, faults);
-        let client = Client::builder(format!("caller-{nth}").parse().unwrap())
-            .peer(AGENT.parse().unwrap(), Route::over(transport))
+        let client = Client::builder(format!("caller-{nth}"))
+            .peer(AGENT, Route::over(transport))
             .environment(world.environment(0));
         if let Ok(client) = client.start().await {
             return Some(client);

@@ -101,7 +101,6 @@ fn agent(
         .concurrency(concurrency)
         .in_flight(world.plan.in_flight)
         .environment(world.environment(ahead))
-        .wait_for_broker(Duration::from_secs(60))
 }
 
 /// The answer has the request's nonce, and the run's number.

@@ -82,7 +82,10 @@ impl World {
             Stores::Shared => 1,
             Stores::Kept | Stores::Lost => plan.workers.len() as u32,
         };
-        let config = MemoryConfig { max_queued: plan.max_queued, ..MemoryConfig::default() };
+        let mut config = MemoryConfig::default();
+        config.max_queued = plan.max_queued;
+        // A worker that starts while the broker is down waits for it.
+        config.connect_timeout = Duration::from_secs(60);
         Arc::new(Self {
             broker: MemoryBroker::with_config(config),
             ids: Arc::new(Chance::new(seed + (1 << 40))),

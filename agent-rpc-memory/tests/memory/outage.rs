@@ -93,7 +93,8 @@ async fn a_stopped_broker_is_waited_for_as_configured() {
     assert_eq!(kind(within(waiting).await.unwrap()), None);
     assert_eq!(accept(&mut inbox).await, nth("x", 1));
 
-    let config = MemoryConfig { connect_timeout: GUARD / 2, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.connect_timeout = GUARD / 2;
     let broker = MemoryBroker::with_config(config);
     let transport = broker.connect();
     broker.stop();

@@ -14,7 +14,9 @@ use crate::{
 
 #[tokio::test]
 async fn a_full_inbox_makes_publishers_wait_and_each_place_lets_one_go_on() {
-    let config = MemoryConfig { max_queued: 2, publish_timeout: GUARD, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_queued = 2;
+    config.publish_timeout = GUARD;
     let broker = MemoryBroker::with_config(config);
     let transport = Arc::new(broker.connect());
     let mut inbox = subscribe(&transport, "t", WORKER).await;
@@ -41,7 +43,9 @@ async fn a_full_inbox_makes_publishers_wait_and_each_place_lets_one_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn an_inbox_that_stays_full_is_given_up_by_the_publisher() {
-    let config = MemoryConfig { max_queued: 1, max_frame: 8, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_queued = 1;
+    config.max_frame = 8;
     let transport = Arc::new(MemoryBroker::with_config(config).connect());
     let listener = subscribe(&transport, "events", LISTENER).await;
     let mut other = subscribe(&transport, "events", LISTENER).await;

@@ -18,8 +18,9 @@ use crate::{GUARD, WORKER, frame, nothing, subscribe, topic, within};
 async fn under_stress_every_message_is_accepted_exactly_once() {
     const EACH: usize = 10_000;
     const ALL: usize = 4 * EACH;
-    let config =
-        MemoryConfig { max_queued: 100, publish_timeout: GUARD, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_queued = 100;
+    config.publish_timeout = GUARD;
     let broker = MemoryBroker::with_config(config);
     let transport = Arc::new(broker.connect());
     let accepted: Arc<Vec<AtomicU32>> = Arc::new((0..ALL).map(|_| AtomicU32::new(0)).collect());

@@ -92,7 +92,7 @@ async fn agent(name: &str, transport: Arc<dyn RpcTransport>) -> Agent {
 async fn caller(transport: Arc<dyn RpcTransport>, peers: &[&str]) -> Client {
     let mut client = Client::builder("caller");
     for peer in peers {
-        client = client.peer(peer.parse().unwrap(), Route::over(Arc::clone(&transport)));
+        client = client.peer(peer, Route::over(Arc::clone(&transport)));
     }
     client.start().await.unwrap()
 }

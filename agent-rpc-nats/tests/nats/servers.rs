@@ -66,8 +66,7 @@ async fn the_permissions_of_the_readme_are_enough() {
         let listening = Subscription::Listener { window: 1 };
         transport.subscribe(&topic("agents.b.events"), listening).await.unwrap();
         transport.publish(&topic("agents.a.events"), &frame("news")).await.unwrap();
-        let client = Client::builder("a")
-            .peer("agent://a", Route::over(Arc::clone(&transport)));
+        let client = Client::builder("a").peer("agent://a", Route::over(Arc::clone(&transport)));
         let client = client.start().await.unwrap();
         let doubled: u32 = client.call("agent://a", "double", &21).await.unwrap();
         assert_eq!(doubled, 42);

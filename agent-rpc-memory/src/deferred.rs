@@ -1,5 +1,5 @@
-//! What is done once the broker's lock is free: waking, telling, and dropping what may run code
-//! of others. A waker or the owner of some bytes may drop a delivery, which takes the lock again.
+//! Work that waits until the broker's lock is free: waking, notifying, and dropping what may run
+//! code of others. A waker or the owner of some bytes may drop a delivery, which takes the lock.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,18 +9,18 @@ use tokio::sync::{Notify, watch};
 
 use crate::queue::Message;
 
-/// Collected under the lock, done by [`After::run`] without it.
+/// Collected under the lock, done by [`Deferred::run`] without it.
 #[derive(Default)]
-pub(crate) struct After {
-    wake: Few<Waker>,
-    stale: Option<Waker>,
-    one: Option<Arc<Notify>>,
-    all: Vec<Arc<Notify>>,
+pub(crate) struct Deferred {
+    to_wake: Few<Waker>,
+    replaced: Option<Waker>,
+    notify_one: Option<Arc<Notify>>,
+    notify_all: Vec<Arc<Notify>>,
     links: Vec<(Arc<watch::Sender<Link>>, Link)>,
     messages: Few<Message>,
 }
 
-/// Mostly one, which needs no allocation.
+/// Mostly one value, which needs no allocation.
 struct Few<T> {
     first: Option<T>,
     more: Vec<T>,
@@ -42,30 +42,30 @@ impl<T> Default for Few<T> {
     }
 }
 
-impl After {
+impl Deferred {
     pub(crate) fn wake(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker {
-            self.wake.push(waker);
+            self.to_wake.push(waker);
         }
     }
 
-    /// Drops a waker that was replaced; there is one at most in what is done at once.
-    pub(crate) fn forget(&mut self, waker: Option<Waker>) {
-        self.stale = waker;
+    /// Drops a waker that was replaced; at most one each time the lock is held.
+    pub(crate) fn drop_waker(&mut self, waker: Option<Waker>) {
+        self.replaced = waker;
     }
 
-    /// Lets one of those that wait go on, who passes on what it leaves; once in what is done at
-    /// once.
+    /// Notifies one waiter, who notifies the next if it leaves room; at most once each time the
+    /// lock is held.
     pub(crate) fn notify_one(&mut self, waiting: &Arc<Notify>) {
-        self.one = Some(Arc::clone(waiting));
+        self.notify_one = Some(Arc::clone(waiting));
     }
 
-    /// Lets everyone who waits look again.
+    /// Notifies all waiters.
     pub(crate) fn notify_all(&mut self, waiting: &Arc<Notify>) {
-        self.all.push(Arc::clone(waiting));
+        self.notify_all.push(Arc::clone(waiting));
     }
 
-    pub(crate) fn tell(&mut self, link: &Arc<watch::Sender<Link>>, now: Link) {
+    pub(crate) fn set_link(&mut self, link: &Arc<watch::Sender<Link>>, now: Link) {
         self.links.push((Arc::clone(link), now));
     }
 
@@ -74,13 +74,13 @@ impl After {
     }
 
     pub(crate) fn run(self) {
-        self.wake.first.into_iter().chain(self.wake.more).for_each(Waker::wake);
-        self.one.iter().for_each(|waiting| waiting.notify_one());
-        self.all.iter().for_each(|waiting| waiting.notify_waiters());
-        // Behind the others: a `watch` wakes in an order that tokio draws, and whoever waits to
-        // publish also watches the link.
+        self.to_wake.first.into_iter().chain(self.to_wake.more).for_each(Waker::wake);
+        self.notify_one.iter().for_each(|waiting| waiting.notify_one());
+        self.notify_all.iter().for_each(|waiting| waiting.notify_waiters());
+        // After the others: a `watch` wakes its watchers in an order that tokio draws, and a
+        // publisher that waits also watches the link.
         for (link, now) in self.links {
-            // Two threads may come here in another order than they had the lock in.
+            // Two threads may come here in another order than they held the lock.
             link.send_if_modified(|last| {
                 let newer = rank(now) > rank(*last);
                 if newer {
@@ -92,7 +92,7 @@ impl After {
     }
 }
 
-/// The order that the states of one link come in: up and down, the next time, at last closed.
+/// The order of the states of one link: up, down, up with the next generation, at last closed.
 fn rank(link: Link) -> (bool, u64, bool) {
     (link.state == LinkState::Closed, link.generation, link.state == LinkState::Down)
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_never_told_what_is_older() {
+    fn a_link_never_goes_back_to_an_older_state() {
         let link = |state, generation| Link { state, generation };
         let mut last = rank(link(LinkState::Down, 0));
         for next in [
