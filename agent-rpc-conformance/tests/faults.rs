@@ -153,6 +153,18 @@ fn frames_that_come_twice_fail_whatever_must_come_once() {
             ("a next that is given up loses nothing", "it gets more than was sent"),
             ("closed says closed", "more comes back than was open"),
             ("close gives an open delivery its grace", "the other worker gets the second one"),
+            ("a dead letter that was kept is listed as it was", "twice"),
+            ("listing dead letters takes nothing out", "more are listed than were kept"),
+            (
+                "no more dead letters are listed than were asked for",
+                "more are there than were kept",
+            ),
+            ("a dead letter is taken out once", "the second one is still there"),
+            ("two dead letters that say the same are two", "four"),
+            ("a dead letter that was never kept cannot be taken", "what was kept is there twice"),
+            ("of many dead letters that are kept at once none is lost", "more are there"),
+            ("of two who take a dead letter at once one gets it at most", "each gets one"),
+            ("a dead letter is there for whoever opens the store again", "twice"),
         ],
     );
 }
@@ -178,6 +190,9 @@ fn a_settlement_that_is_lost_fails_whatever_accepts_and_looks_again() {
             ("a slow reader loses nothing", "the first comes back before the second"),
             ("closed says closed", "what was released is accepted, and comes back"),
             ("close gives an open delivery its grace", "what was accepted in time comes back"),
+            ("a dead letter is taken out once", "it comes back"),
+            ("two dead letters that say the same are two", "what was taken out comes back"),
+            ("of two who take a dead letter at once one gets it at most", "it comes back"),
         ],
     );
 }

@@ -13,6 +13,7 @@ mod once;
 mod serving;
 mod several;
 mod stopping;
+mod stores;
 mod streams;
 
 use std::sync::Arc;
