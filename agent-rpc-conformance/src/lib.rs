@@ -50,6 +50,9 @@
 //! out for another reason: what the transport itself declares is compared with what the harness
 //! declared.
 //!
+//! [`stores`] and [`dead_letters`] are such suites for idempotency stores and for stores of dead
+//! letters.
+//!
 //! [`Faulty`] is the other half: a transport that breaks promises on purpose, from a seed. It
 //! tests the suite (each fault must fail the right cases) and it lets users see their agents
 //! suffer. [`Hooked`] does the same by hand: a transport that does what another one does, but for

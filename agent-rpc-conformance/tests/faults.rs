@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_rpc_conformance::{
-    BoxError, Broker, Faults, Faulty, Harness, Verdict, case_names, outcomes,
+    BoxError, Broker, Faults, Faulty, Harness, Hooked, Hooks, Verdict, case_names, outcomes,
 };
 use agent_rpc_core::transport::{
     Arrival, Frame, Guarantees, Inbox, LinkState, RpcTransport, Subscription, TransportErrorKind,
 };
-use agent_rpc_core::wire::{CorrelationId, MessageId, Topic};
+use agent_rpc_core::wire::{BrokerAddress, CorrelationId, MessageId, Topic, TransportKind};
 use agent_rpc_memory::{MemoryBroker, MemoryConfig};
 use async_trait::async_trait;
 use tokio::time::{Instant, timeout};
@@ -154,6 +154,18 @@ fn frames_that_come_twice_fail_whatever_must_come_once() {
             ("a next that is given up loses nothing", "it gets more than was sent"),
             ("closed says closed", "more comes back than was open"),
             ("close gives an open delivery its grace", "the other worker gets the second one"),
+            ("a dead letter that was kept is listed as it was", "twice"),
+            ("listing dead letters takes nothing out", "more are listed than were kept"),
+            (
+                "no more dead letters are listed than were asked for",
+                "more are there than were kept",
+            ),
+            ("a dead letter is taken out once", "the second one is still there"),
+            ("two dead letters that say the same are two", "four"),
+            ("a dead letter that was never kept cannot be taken", "what was kept is there twice"),
+            ("of many dead letters that are kept at once none is lost", "more are there"),
+            ("of two who take a dead letter at once one gets it at most", "each gets one"),
+            ("a dead letter is there for whoever opens the store again", "twice"),
         ],
     );
 }
@@ -179,6 +191,9 @@ fn a_settlement_that_is_lost_fails_whatever_accepts_and_looks_again() {
             ("a slow reader loses nothing", "the first comes back before the second"),
             ("closed says closed", "what was released is accepted, and comes back"),
             ("close gives an open delivery its grace", "what was accepted in time comes back"),
+            ("a dead letter is taken out once", "it comes back"),
+            ("two dead letters that say the same are two", "what was taken out comes back"),
+            ("of two who take a dead letter at once one gets it at most", "it comes back"),
         ],
     );
 }
@@ -197,6 +212,51 @@ fn what_is_late_breaks_no_promise() {
 #[test]
 fn what_is_out_of_order_breaks_no_promise() {
     exactly(Faults { reorder: 1.0, ..Faults::default() }, &[]);
+}
+
+/// Hooks that change nothing.
+#[derive(Debug)]
+struct Nothing;
+
+impl Hooks for Nothing {}
+
+/// Hooks that change what a transport says of itself.
+#[derive(Debug)]
+struct Pretends;
+
+impl Hooks for Pretends {
+    fn kind(&self, _: TransportKind) -> TransportKind {
+        TransportKind::Other("carrier-pigeon")
+    }
+
+    fn guarantees(&self, mut inside: Guarantees) -> Guarantees {
+        inside.cheap_inboxes = !inside.cheap_inboxes;
+        inside
+    }
+
+    fn reply_address(&self, _: Option<BrokerAddress>) -> Option<BrokerAddress> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_transport_is_what_its_hooks_say_and_the_one_inside_else() {
+    let inside: Arc<dyn RpcTransport> = Arc::new(MemoryBroker::new().connect());
+    let caller = Subscription::Caller { window: 1 };
+    let address = async |transport: &dyn RpcTransport| {
+        let inbox = transport.subscribe(&Topic::new("agents.a.responses").unwrap(), caller).await;
+        inbox.unwrap().reply_address().map(BrokerAddress::kind)
+    };
+    let same = Hooked::new(Arc::clone(&inside), Nothing);
+    assert_eq!((same.kind(), same.guarantees()), (inside.kind(), inside.guarantees()));
+    assert_eq!(address(&same).await, Some(inside.kind()));
+    let other = Hooked::new(Arc::clone(&inside), Pretends);
+    assert_eq!(other.kind(), TransportKind::Other("carrier-pigeon"));
+    assert_ne!(other.guarantees().cheap_inboxes, inside.guarantees().cheap_inboxes);
+    assert_eq!(address(&other).await, None);
+    other.close(Duration::ZERO).await.unwrap();
+    assert_eq!(inside.link().borrow().state, LinkState::Closed);
+    assert_eq!(other.link().borrow().state, LinkState::Closed);
 }
 
 fn faulty(faults: Faults) -> Faulty {

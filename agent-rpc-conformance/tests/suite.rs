@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_rpc_conformance::{BoxError, Broker, Harness, Verdict, case_names, outcomes};
+use agent_rpc_conformance::{
+    BoxError, Broker, Harness, Verdict, case_names, dead_letters, outcomes, stores,
+};
 use agent_rpc_core::transport::{Guarantees, RpcTransport};
 use async_trait::async_trait;
 
@@ -89,7 +91,8 @@ fn a_panic_is_a_failure_with_its_message() {
 #[test]
 fn the_readme_lists_every_case() {
     let readme = include_str!("../README.md");
-    for case in case_names() {
+    let all = case_names().chain(stores::case_names()).chain(dead_letters::case_names());
+    for case in all {
         assert!(readme.contains(&format!("| {case} |")), "{case} is not in the README");
     }
 }

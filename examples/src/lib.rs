@@ -15,4 +15,6 @@ mod documents {
     struct Production;
     #[doc = include_str!("../../docs/transports.md")]
     struct Transports;
+    #[doc = include_str!("../../docs/stores.md")]
+    struct Stores;
 }

@@ -31,7 +31,7 @@ macro_rules! over_topic {
 pub(super) const CASES: &[Case] = over_topic![
     LISTED,
     LISTING_TAKES_NOTHING,
-    OLDEST_FIRST,
+    NO_MORE_THAN_ASKED,
     TAKEN_ONCE,
     TWO_ALIKE,
     NEVER_KEPT,

@@ -19,9 +19,9 @@ pub(super) const CASES: &[Case] = &[
     Case::new("a dead letter has its reason and its bytes", |stage| {
         Box::pin(a_dead_letter_has_its_bytes(stage))
     })
-    .needs(|g| g.dead_letters, "there is no place for dead letters"),
+    .needs(|g| g.dead_letters, "there is no topic for dead letters"),
     Case::new("a replayed dead letter runs", |stage| Box::pin(a_replayed_letter_runs(stage)))
-        .needs(|g| g.dead_letters, "there is no place for dead letters"),
+        .needs(|g| g.dead_letters, "there is no topic for dead letters"),
     Case::new("tenants do not meet", |stage| Box::pin(tenants_do_not_meet(stage))),
 ];
 
@@ -77,21 +77,21 @@ async fn a_dead_letter_has_its_bytes(stage: &Stage) -> Checked {
     let _agent = serve(stage, agent(stage)).await?;
     let sender = stage.connect().await?;
     let frame = stage.publish(&sender, &stage.requests(CALLEE), "no envelope").await?;
-    let letters = TopicDeadLetters::beside(&stage.requests(CALLEE), callee(stage), sender)
+    let store = TopicDeadLetters::beside(&stage.requests(CALLEE), callee(stage), sender)
         .quiet(stage.quiet());
     let listed = async {
         loop {
-            let listed = letters.list(1).await;
+            let listed = store.list(1).await;
             match listed.map(|mut listed| listed.pop()) {
-                Ok(Some((_, letter))) => return Ok(letter),
+                Ok(Some((_, dead))) => return Ok(dead),
                 Ok(None) => {}
                 Err(error) => return Err(Failure::new(error.to_string())),
             }
         }
     };
-    let letter = within(stage, "a dead letter", listed).await??;
-    ensure!(letter.reason == "invalid-envelope", "expected its reason, saw {letter:?}");
-    ensure!(letter.raw == frame.bytes, "expected its bytes, saw {letter:?}");
+    let dead = within(stage, "a dead letter", listed).await??;
+    ensure!(dead.reason == "invalid-envelope", "expected its reason, saw {dead:?}");
+    ensure!(dead.raw == frame.bytes, "expected its bytes, saw {dead:?}");
     Ok(())
 }
 
@@ -104,23 +104,23 @@ async fn a_replayed_letter_runs(stage: &Stage) -> Checked {
     let call = caller.request_agent(to.as_str(), "double", &21).header("x-trace", "1");
     call.fire_and_forget().await.map_err(|error| Failure::new(error.to_string()))?;
     let connection = stage.connect().await?;
-    let letters = TopicDeadLetters::beside(&stage.requests(CALLEE), callee(stage), connection)
+    let store = TopicDeadLetters::beside(&stage.requests(CALLEE), callee(stage), connection)
         .quiet(stage.quiet());
     let taken = async {
         loop {
-            let listed = letters.list(1).await.map_err(|error| Failure::new(error.to_string()))?;
+            let listed = store.list(1).await.map_err(|error| Failure::new(error.to_string()))?;
             if let Some((id, _)) = listed.first() {
-                let taken = letters.take(id).await;
+                let taken = store.take(id).await;
                 return taken.map_err(|error| Failure::new(error.to_string()));
             }
         }
     };
     let taken: Checked<_> = within(stage, "a dead letter", taken).await?;
-    let letter = taken?.ok_or_else(|| Failure::new("expected the letter that was listed"))?;
+    let dead = taken?.ok_or_else(|| Failure::new("expected the dead letter that was listed"))?;
     strict.close().await;
     let lenient = agent(stage).handle("double", |_, n: u32| async move { Ok(2 * n) });
     let lenient = serve(stage, lenient).await?;
-    match lenient.replay(&letter).await {
+    match lenient.replay(&dead).await {
         Ok(Ok(answer)) if answer.json() == "42" => Ok(()),
         seen => Err(Failure::new(format!("expected that it runs, saw {seen:?}"))),
     }

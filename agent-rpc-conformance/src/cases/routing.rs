@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("dead letters are kept beside their inbox", |stage| {
         Box::pin(dead_letters_are_kept(stage))
     })
-    .needs(|g| g.dead_letters, "there is no place for dead letters"),
+    .needs(|g| g.dead_letters, "there is no topic for dead letters"),
     Case::new("a bounce is told", |stage| Box::pin(a_bounce_is_told(stage)))
         .needs(|g| g.bounces, "bounces are not told"),
 ];
@@ -155,17 +155,17 @@ async fn requests_wait_for_an_absent_agent(stage: &Stage) -> Checked {
 async fn dead_letters_are_kept(stage: &Stage) -> Checked {
     let one = stage.connect().await?;
     let worker = stage.open(&one, Role::Worker, "a", 4).await?;
-    let place = worker.address.dead_letters();
-    let letter = stage.publish(&one, &place, "a dead letter").await?;
+    let topic = worker.address.dead_letters();
+    let dead = stage.publish(&one, &topic, "a dead letter").await?;
     drop(worker);
     let two = stage.connect().await?;
-    let reader = two.subscribe(&place, Subscription::Worker { window: 1 });
+    let reader = two.subscribe(&topic, Subscription::Worker { window: 1 });
     match timeout(stage.wait(), reader).await {
-        Ok(Ok(mut inbox)) => accept_this(stage, &mut inbox, &letter.bytes).await,
+        Ok(Ok(mut inbox)) => accept_this(stage, &mut inbox, &dead.bytes).await,
         Ok(Err(error)) => {
-            Err(Failure::new(format!("expected an inbox at {place}, saw: {}", spelt_out(&error))))
+            Err(Failure::new(format!("expected an inbox at {topic}, saw: {}", spelt_out(&error))))
         }
-        Err(_) => Err(Failure::new(format!("expected an inbox at {place} in {:?}", stage.wait()))),
+        Err(_) => Err(Failure::new(format!("expected an inbox at {topic} in {:?}", stage.wait()))),
     }
 }
 

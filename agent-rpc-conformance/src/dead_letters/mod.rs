@@ -59,7 +59,7 @@ use crate::run::{Outcome, collected, program};
 use crate::sentences::{Sentence, Sentences};
 
 pub(crate) use cases::{
-    KEPT_AT_ONCE, LISTED, LISTING_TAKES_NOTHING, NEVER_KEPT, OLDEST_FIRST, TAKEN_AT_ONCE,
+    KEPT_AT_ONCE, LISTED, LISTING_TAKES_NOTHING, NEVER_KEPT, NO_MORE_THAN_ASKED, TAKEN_AT_ONCE,
     TAKEN_ONCE, THERE_FOR_OTHERS, TWO_ALIKE,
 };
 
@@ -109,6 +109,8 @@ pub trait Storage: Send + Sync + 'static {
 pub struct Promises {
     /// What it keeps is there for the next process, too.
     pub persistent: bool,
+    /// It lists the oldest first. A topic does not: brokers promise no order.
+    pub ordered: bool,
     /// It has a largest size, and says
     /// [`NoRoom`](agent_rpc_core::dead_letters::DeadLetterError::NoRoom).
     pub bounded: bool,

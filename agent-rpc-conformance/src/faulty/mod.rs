@@ -42,7 +42,7 @@ pub struct Faults {
     pub delay: f64,
     /// The longest delay; 20 ms. Longer than a caller waits, and a delay is a loss.
     pub late_by: Duration,
-    /// A delivery is handed out behind the next one, if that comes within
+    /// A delivery is handed out after the next one, if that comes within
     /// [`held_for`](Self::held_for). No transport promises an order.
     pub reorder: f64,
     /// How long a delivery is held back for the next one; 20 ms.
@@ -166,9 +166,9 @@ impl RpcTransport for Faulty {
         // Everything is drawn before the first await, so that who awaits longer does not decide
         // what others draw.
         let twice = dice.chance(faults.duplicate);
-        let (mut before, mut behind) = (Duration::ZERO, Duration::ZERO);
+        let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
         if dice.chance(faults.delay) {
-            let late = if dice.chance(0.5) { &mut before } else { &mut behind };
+            let late = if dice.chance(0.5) { &mut before } else { &mut after };
             *late = dice.up_to(faults.late_by);
         }
         pause(before).await;
@@ -178,7 +178,7 @@ impl RpcTransport for Faulty {
             copy.transmission |= 1 << 31;
             self.transport.publish(to, &copy).await?;
         }
-        pause(behind).await;
+        pause(after).await;
         Ok(())
     }
 

@@ -41,7 +41,8 @@ enum Flaw {
 
 const LISTED: &str = "a dead letter that was kept is listed as it was";
 const LISTING: &str = "listing dead letters takes nothing out";
-const OLDEST: &str = "the oldest dead letters are listed first and no more than asked for";
+const OLDEST: &str = "the oldest dead letters are listed first";
+const NO_MORE: &str = "no more dead letters are listed than were asked for";
 const ONCE: &str = "a dead letter is taken out once";
 const ALIKE: &str = "two dead letters that say the same are two";
 const NEVER_KEPT: &str = "a dead letter that was never kept cannot be taken";
@@ -54,9 +55,9 @@ const TOO_LARGE: &str = "a dead letter that is too large is refused and the next
 const FLAWS: &[(Flaw, &[&str])] = &[
     (Flaw::None, &[]),
     (Flaw::KeepsText, &[LISTED]),
-    (Flaw::ListingTakes, &[LISTING, ONCE, ALIKE, TAKEN_AT_ONCE, FULL]),
+    (Flaw::ListingTakes, &[LISTING, NO_MORE, ONCE, ALIKE, TAKEN_AT_ONCE, FULL]),
     (Flaw::NewestFirst, &[OLDEST]),
-    (Flaw::ListsAll, &[OLDEST]),
+    (Flaw::ListsAll, &[NO_MORE]),
     (Flaw::TakesNothing, &[ONCE, ALIKE, TAKEN_AT_ONCE, FULL]),
     (Flaw::KeepsNoDouble, &[ALIKE]),
     (Flaw::TakesAnother, &[ONCE, NEVER_KEPT]),
@@ -161,7 +162,7 @@ impl Harness for Flaws {
     }
 
     fn promises(&self) -> Promises {
-        Promises { persistent: true, bounded: true, too_large: Some(LARGEST + 1) }
+        Promises { persistent: true, ordered: true, bounded: true, too_large: Some(LARGEST + 1) }
     }
 
     async fn start(&self) -> Result<Box<dyn Storage>, BoxError> {

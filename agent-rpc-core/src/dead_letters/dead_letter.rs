@@ -56,9 +56,10 @@ impl DeadLetter {
     /// # Errors
     /// If it is not a dead letter of version 1.
     pub fn from_json(json: &[u8]) -> Result<Self, DeadLetterError> {
-        let dead: Self = serde_json::from_slice(json).map_err(|_| DeadLetterError::NotALetter)?;
+        let dead: Self =
+            serde_json::from_slice(json).map_err(|_| DeadLetterError::NotADeadLetter)?;
         if dead.v != 1 {
-            return Err(DeadLetterError::NotALetter);
+            return Err(DeadLetterError::NotADeadLetter);
         }
         Ok(dead)
     }
@@ -83,7 +84,7 @@ impl fmt::Debug for DeadLetter {
 #[non_exhaustive]
 pub enum DeadLetterError {
     /// It is not a dead letter of version 1.
-    NotALetter,
+    NotADeadLetter,
     /// There is no room for one more, or nothing that could keep it: the agent logs it, and it is
     /// gone.
     NoRoom,
@@ -96,7 +97,7 @@ pub enum DeadLetterError {
 impl fmt::Display for DeadLetterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotALetter => "not a dead letter of version 1",
+            Self::NotADeadLetter => "not a dead letter of version 1",
             Self::NoRoom => "there is no room for dead letters",
             Self::TooLarge => "the dead letter is too large",
             Self::Failed(_) => "the dead letters cannot be reached",

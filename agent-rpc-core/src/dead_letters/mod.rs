@@ -30,8 +30,8 @@ pub trait DeadLetters: fmt::Debug + Send + Sync + 'static {
     /// tried again.
     async fn keep(&self, dead: &DeadLetter) -> Result<(), DeadLetterError>;
 
-    /// Lists the oldest dead letters, at most so many, each with the id by which it can be taken
-    /// out. It takes nothing out.
+    /// Lists dead letters, at most so many, each with the id by which it can be taken out: the
+    /// oldest ones, where the store keeps their order. It takes nothing out.
     ///
     /// # Errors
     /// If they cannot be read.

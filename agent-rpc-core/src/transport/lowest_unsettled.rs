@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// }
 /// assert_eq!(offsets.settled(8), None, "7 is still open");
 /// assert_eq!(offsets.settled(7), Some(8), "everything up to 8 is settled");
-/// assert_eq!(offsets.settled_above().collect::<Vec<_>>(), []);
+/// assert_eq!(offsets.settled_above().count(), 0);
 /// assert_eq!(offsets.settled(9), Some(9));
 /// ```
 #[derive(Debug, Clone, Default)]

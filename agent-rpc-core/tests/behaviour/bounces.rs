@@ -1,4 +1,4 @@
-//! Requests that reach nobody, where the broker says so behind `publish`.
+//! Requests that reach nobody, where the broker says so after `publish`.
 
 use std::sync::atomic::AtomicBool;
 

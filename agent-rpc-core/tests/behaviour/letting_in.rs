@@ -36,13 +36,13 @@ async fn what_is_not_admitted_is_a_dead_letter_with_its_reason_and_its_bytes() {
     let worker = Subscription::Worker { window: 8 };
     let mut dead = transport.subscribe(&requests.dead_letters(), worker).await.unwrap();
 
-    let mut letter = async |frame: Frame| -> Value {
+    let mut next_dead = async |frame: Frame| -> Value {
         transport.publish(&requests, &frame).await.unwrap();
         match timeout(SOON, dead.next()).await.unwrap() {
             Some(Ok(Arrival::Delivery(delivery))) => {
-                let letter = serde_json::from_slice(delivery.bytes()).unwrap();
+                let dead_letter = serde_json::from_slice(delivery.bytes()).unwrap();
                 delivery.accept().await.unwrap();
-                letter
+                dead_letter
             }
             other => panic!("{other:?}"),
         }
@@ -50,7 +50,7 @@ async fn what_is_not_admitted_is_a_dead_letter_with_its_reason_and_its_bytes() {
     let request = raw_request("x", answers.reply_address().unwrap().clone());
     let mut junk = frame(&request);
     junk.bytes = bytes::Bytes::from_static(b"{}");
-    let junk = letter(junk).await;
+    let junk = next_dead(junk).await;
     assert_eq!(junk["reason"], "invalid-envelope");
     assert_eq!(junk["raw"], "e30=");
     assert_eq!((&junk["v"], &junk["attempts"]), (&json!(1), &json!(1)));
@@ -58,7 +58,7 @@ async fn what_is_not_admitted_is_a_dead_letter_with_its_reason_and_its_bytes() {
 
     let mut astray = request.clone();
     astray.to = "agent://other".parse().unwrap();
-    assert_eq!(letter(frame(&astray)).await["reason"], "wrong-recipient");
+    assert_eq!(next_dead(frame(&astray)).await["reason"], "wrong-recipient");
 
     // A bearer token is kept nowhere.
     let mut token = request.clone();
@@ -68,7 +68,7 @@ async fn what_is_not_admitted_is_a_dead_letter_with_its_reason_and_its_bytes() {
     let mut bearer = frame(&token);
     bearer.bytes =
         text.replace(r#"{"kind":"internal"}"#, r#"{"kind":"oidc","token":"hunter2"}"#).into();
-    let refused = letter(bearer).await;
+    let refused = next_dead(bearer).await;
     assert_eq!(
         (&refused["reason"], &refused["detail"]),
         (&json!("auth-rejected"), &json!("wrong-kind"))
@@ -81,7 +81,7 @@ async fn what_is_not_admitted_is_a_dead_letter_with_its_reason_and_its_bytes() {
     transport.publish(&requests, &frame(&foreign)).await.unwrap();
     let mut junk = frame(&request);
     junk.bytes = bytes::Bytes::from_static(b"[]");
-    assert_eq!(letter(junk).await["raw"], "W10=");
+    assert_eq!(next_dead(junk).await["raw"], "W10=");
 }
 
 #[tokio::test]
@@ -205,13 +205,15 @@ async fn a_dead_letter_of_whatever_kind_holds_no_token_and_nothing_of_another_te
     }
     let mut reasons = Vec::new();
     for _ in 0..2 {
-        let letter = timeout(SOON, dead.next()).await.unwrap();
-        let Some(Ok(Arrival::Delivery(letter))) = letter else { panic!("{letter:?}") };
-        let text = String::from_utf8(letter.bytes().to_vec()).unwrap();
-        letter.accept().await.unwrap();
+        let dead_letter = timeout(SOON, dead.next()).await.unwrap();
+        let Some(Ok(Arrival::Delivery(dead_letter))) = dead_letter else {
+            panic!("{dead_letter:?}")
+        };
+        let text = String::from_utf8(dead_letter.bytes().to_vec()).unwrap();
+        dead_letter.accept().await.unwrap();
         assert!(!text.contains(&base64_of("hunter2")), "{text}");
-        let letter: Value = serde_json::from_str(&text).unwrap();
-        reasons.push(letter["reason"].as_str().unwrap().to_owned());
+        let dead_letter: Value = serde_json::from_str(&text).unwrap();
+        reasons.push(dead_letter["reason"].as_str().unwrap().to_owned());
     }
     reasons.sort_unstable();
     assert_eq!(reasons, ["invalid-envelope", "wrong-recipient"]);

@@ -1,5 +1,6 @@
-//! Client and agent over memory: what a user gets, good input and bad. What every transport must
-//! do is in the conformance suite; this is what core does whatever the transport.
+//! What core does, whatever the transport: client and agent over the broker in the process, with
+//! good input and bad, and with parts that fail on purpose. What every transport must do is in the
+//! conformance suite.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 #![allow(clippy::wildcard_imports, reason = "the parts of one test share what they use")]
 
@@ -13,6 +14,7 @@ mod once;
 mod serving;
 mod several;
 mod stopping;
+mod stores;
 mod streams;
 
 use std::sync::Arc;
@@ -33,7 +35,9 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+/// A guard against hanging; nothing takes that long.
 const SOON: Duration = Duration::from_secs(5);
+const CALLEE: &str = "agent://callee";
 
 fn agent(name: &str) -> AgentBuilder {
     Agent::builder(name)
@@ -44,7 +48,8 @@ fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
 }
 
 fn caller(broker: &MemoryBroker) -> ClientBuilder {
-    Client::builder("caller").peer("agent://callee", Route::over(connect(broker)))
+    Client::builder("caller")
+        .peer(CALLEE, Route::over(connect(broker)))
 }
 
 async fn echo(broker: &MemoryBroker) -> Agent {
@@ -56,8 +61,12 @@ async fn echo(broker: &MemoryBroker) -> Agent {
         .unwrap()
 }
 
+fn keyring(secret: &str) -> Keyring {
+    Keyring::new(Key::new("k", secret).unwrap())
+}
+
 fn keys(secret: &str) -> SharedKeys {
-    SharedKeys::new(Keyring::new(Key::new("k", secret).unwrap()))
+    SharedKeys::new(keyring(secret))
 }
 
 /// The middle of what base64 makes of a text, whatever stands around it.
@@ -82,7 +91,7 @@ fn raw_request(capability: &str, reply_to: BrokerAddress) -> AgentRpcEnvelope {
     let mut request = AgentRpcEnvelope::new(
         Kind::Request,
         "agent://raw".parse().unwrap(),
-        "agent://callee".parse().unwrap(),
+        CALLEE.parse().unwrap(),
         capability.parse().unwrap(),
         Payload::null(),
     );

@@ -1,12 +1,12 @@
 //! Counters, histograms and traces.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use agent_rpc_core::client::{Client, Route};
-use agent_rpc_core::{Agent, Environment, TraceContext};
-use agent_rpc_memory::MemoryBroker;
+use agent_rpc_core::{Environment, TraceContext};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+
+use super::*;
 
 /// What was counted: names with their labels, and how often.
 fn counted(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
@@ -28,12 +28,8 @@ fn counted(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
 }
 
 async fn calls(broker: &MemoryBroker, metrics: bool) {
-    let (mut agent, mut client) = (
-        Agent::builder("callee")
-            .handle("echo", |_, n: u32| async move { Ok(n) })
-            .serve_on(Arc::new(broker.connect())),
-        Client::builder("caller").peer("agent://callee", Route::over(Arc::new(broker.connect()))),
-    );
+    let agent = agent("callee").handle("echo", |_, n: u32| async move { Ok(n) });
+    let (mut agent, mut client) = (agent.serve_on(connect(broker)), caller(broker));
     if metrics {
         (agent, client) = (agent.metrics(), client.metrics());
     }
@@ -97,19 +93,14 @@ async fn a_trace_goes_with_the_call() {
     let mut environment = Environment::default();
     environment.trace = Some(Arc::clone(&traces) as _);
     let broker = MemoryBroker::new();
-    let _agent = Agent::builder("callee")
+    let _agent = agent("callee")
         .handle("echo", |_, n: u32| async move { Ok(n) })
         .environment(environment.clone())
-        .serve_on(Arc::new(broker.connect()))
+        .serve_on(connect(&broker))
         .start()
         .await
         .unwrap();
-    let client = Client::builder("caller")
-        .peer("agent://callee", Route::over(Arc::new(broker.connect())))
-        .environment(environment)
-        .start()
-        .await
-        .unwrap();
+    let client = caller(&broker).environment(environment).start().await.unwrap();
     client.call::<u32>("agent://callee", "echo", &7).await.unwrap();
     // What the caller names itself comes first.
     let named = "00-11111111111111111111111111111111-2222222222222222-01";

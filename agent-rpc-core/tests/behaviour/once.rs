@@ -1,31 +1,20 @@
-//! Effects that happen once, answers that get lost, brokers that go away: over memory, with parts
-//! that fail on purpose.
+//! Effects that happen once, though answers get lost and brokers go away.
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use agent_rpc_conformance::{Hooked, Hooks};
-use agent_rpc_core::Agent;
-use agent_rpc_core::agent::AgentBuilder;
-use agent_rpc_core::client::{CallError, Client, ClientBuilder, Route};
 use agent_rpc_core::idempotency::{
     Begun, Claim, Effect, IdempotencyStore, MemoryStore, Outcome, StoreError,
 };
-use agent_rpc_core::transport::{
-    Frame, RpcTransport, Subscription, TransportError, TransportErrorKind,
-};
-use agent_rpc_core::trust::SharedKeys;
-use agent_rpc_core::wire::{Fault, Key, Keyring, Topic, TopicRole, codes};
-use agent_rpc_memory::{MemoryBroker, MemoryConfig};
+use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+use agent_rpc_core::wire::TopicRole;
 use async_trait::async_trait;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(5);
-const CALLEE: &str = "agent://callee";
+use super::*;
 
 /// Takes what it publishes to callers and loses it, while it is told to.
 #[derive(Debug)]
@@ -57,11 +46,7 @@ impl Hooks for LosesAnswers {
     }
 }
 
-fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
-    Arc::new(broker.connect())
-}
-
-fn caller(routes: impl IntoIterator<Item = Arc<dyn RpcTransport>>) -> ClientBuilder {
+fn caller_over(routes: impl IntoIterator<Item = Arc<dyn RpcTransport>>) -> ClientBuilder {
     let mut builder = Client::builder("caller");
     for transport in routes {
         builder = builder.peer(CALLEE, Route::over(transport));
@@ -73,7 +58,7 @@ fn caller(routes: impl IntoIterator<Item = Arc<dyn RpcTransport>>) -> ClientBuil
 fn counting() -> (AgentBuilder, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let agent = Agent::builder("callee").handle("count", move |_, _: u32| {
+    let agent = agent("callee").handle("count", move |_, _: u32| {
         let run = count.fetch_add(1, Ordering::SeqCst) + 1;
         async move { Ok(run) }
     });
@@ -85,7 +70,7 @@ async fn one_key_is_one_effect_and_no_other() {
     let broker = MemoryBroker::new();
     let (agent, runs) = counting();
     let _agent = agent.serve_on(connect(&broker)).start().await.unwrap();
-    let client = caller([connect(&broker)]).start().await.unwrap();
+    let client = caller_over([connect(&broker)]).start().await.unwrap();
     let call = |key: &str, payload: u32| {
         client.request_agent(CALLEE, "count", &payload).idempotency_key(key).typed::<usize>()
     };
@@ -98,7 +83,8 @@ async fn one_key_is_one_effect_and_no_other() {
     assert_eq!(fault.code, codes::KEY_CONFLICT);
     assert_eq!(call("b", 7).await.unwrap().value, 2);
     // Another caller's key is another key.
-    let other = Client::builder("other").peer(CALLEE, Route::over(connect(&broker)));
+    let other = Client::builder("other")
+        .peer(CALLEE, Route::over(connect(&broker)));
     let other = other.start().await.unwrap();
     let reply = other.request_agent(CALLEE, "count", &7).idempotency_key("a").typed::<usize>();
     assert_eq!(reply.await.unwrap().value, 3);
@@ -111,7 +97,7 @@ async fn an_agent_that_cannot_remember_one_more_says_busy() {
     let (agent, runs) = counting();
     let agent = agent.idempotency_store(MemoryStore::new(300)).serve_on(connect(&broker));
     let _agent = agent.start().await.unwrap();
-    let client = caller([connect(&broker)]).start().await.unwrap();
+    let client = caller_over([connect(&broker)]).start().await.unwrap();
     let first = client.request_agent(CALLEE, "count", &7).idempotency_key("a").await;
     first.unwrap();
     let Err(CallError::Remote(fault)) = client.request_agent(CALLEE, "count", &7).await else {
@@ -131,7 +117,7 @@ async fn an_answer_that_fell_into_a_gap_is_asked_for_again() {
     let mut lost = lossy.lost.subscribe();
     let (agent, runs) = counting();
     let _agent = agent.serve_on(Arc::clone(&lossy) as _).start().await.unwrap();
-    let client = caller([connect(&broker)]).start().await.unwrap();
+    let client = caller_over([connect(&broker)]).start().await.unwrap();
     let call = client.request_agent(CALLEE, "count", &7).timeout(Duration::from_secs(60));
     let call = tokio::spawn(call.typed::<usize>().into_future());
     timeout(SOON, lost.wait_for(|lost| *lost == 1)).await.unwrap().unwrap();
@@ -143,9 +129,9 @@ async fn an_answer_that_fell_into_a_gap_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_reaches_nobody_ends_at_once_or_goes_another_way() {
+async fn a_request_that_reaches_nobody_ends_at_once_or_takes_another_route() {
     let (empty, broker) = (MemoryBroker::new(), MemoryBroker::new());
-    let client = caller([connect(&empty)]).start().await.unwrap();
+    let client = caller_over([connect(&empty)]).start().await.unwrap();
     let call = client.request_agent(CALLEE, "count", &7).timeout(Duration::from_secs(60));
     let error = timeout(SOON, call.into_future()).await.unwrap().unwrap_err();
     assert!(
@@ -156,7 +142,7 @@ async fn a_request_that_reaches_nobody_ends_at_once_or_goes_another_way() {
 
     let (agent, runs) = counting();
     let _agent = agent.serve_on(connect(&broker)).start().await.unwrap();
-    let client = caller([connect(&empty), connect(&broker)]).start().await.unwrap();
+    let client = caller_over([connect(&empty), connect(&broker)]).start().await.unwrap();
     let reply = client.request_agent(CALLEE, "count", &7).typed::<usize>();
     assert_eq!(timeout(SOON, reply.into_future()).await.unwrap().unwrap().value, 1);
     client.request_agent(CALLEE, "count", &8).fire_and_forget().await.unwrap();
@@ -167,13 +153,13 @@ async fn a_request_that_reaches_nobody_ends_at_once_or_goes_another_way() {
 
 #[tokio::test]
 async fn a_broker_that_is_down_is_passed_over_at_once() {
-    let mut config = MemoryConfig::default();
-    config.publish_timeout = Duration::from_secs(600);
+    let config =
+        MemoryConfig { publish_timeout: Duration::from_secs(600), ..MemoryConfig::default() };
     let (down, broker) = (MemoryBroker::with_config(config), MemoryBroker::new());
     let (agent, runs) = counting();
     let agent = agent.serve_on(connect(&down)).serve_on(connect(&broker));
     let _agent = agent.start().await.unwrap();
-    let client = caller([connect(&down), connect(&broker)]).start().await.unwrap();
+    let client = caller_over([connect(&down), connect(&broker)]).start().await.unwrap();
     down.stop();
     let reply = client.request_agent(CALLEE, "count", &7).timeout(Duration::from_secs(60));
     let reply = timeout(SOON, reply.typed::<usize>().into_future()).await.unwrap().unwrap();
@@ -182,13 +168,13 @@ async fn a_broker_that_is_down_is_passed_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_way_that_stays_silent_gets_a_third_of_the_time_and_the_effect_happens_once() {
+async fn a_route_that_stays_silent_gets_a_third_of_the_time_and_the_effect_happens_once() {
     let (one, two) = (MemoryBroker::new(), MemoryBroker::new());
     let lossy = LosesAnswers::over(&one);
     let (agent, runs) = counting();
     let agent = agent.serve_on(Arc::clone(&lossy) as _).serve_on(connect(&two));
     let _agent = agent.start().await.unwrap();
-    let client = caller([connect(&one), connect(&two)]).start().await.unwrap();
+    let client = caller_over([connect(&one), connect(&two)]).start().await.unwrap();
     let begin = tokio::time::Instant::now();
     let reply = client.request_agent(CALLEE, "count", &7).timeout(Duration::from_secs(30));
     let reply = reply.typed::<usize>().await.unwrap();
@@ -199,11 +185,10 @@ async fn a_way_that_stays_silent_gets_a_third_of_the_time_and_the_effect_happens
 
 #[tokio::test]
 async fn a_signed_request_that_could_be_replayed_for_ever_is_refused() {
-    let keys = || SharedKeys::new(Keyring::new(Key::new("k", "secret").unwrap()));
     let broker = MemoryBroker::new();
     let (agent, runs) = counting();
-    let _agent = agent.trust(keys()).serve_on(connect(&broker)).start().await.unwrap();
-    let client = caller([connect(&broker)]).trust(keys()).start().await.unwrap();
+    let _agent = agent.trust(keys("secret")).serve_on(connect(&broker)).start().await.unwrap();
+    let client = caller_over([connect(&broker)]).trust(keys("secret")).start().await.unwrap();
     let longest = client.request_agent(CALLEE, "count", &7).timeout(Duration::from_secs(6000));
     longest.await.unwrap();
 
@@ -211,21 +196,20 @@ async fn a_signed_request_that_could_be_replayed_for_ever_is_refused() {
     let sender = connect(&broker);
     let requests = Topic::new("agents.callee.requests").unwrap();
     let worker = Subscription::Worker { window: 8 };
-    let mut dead = sender.subscribe(&requests.dead_letters(), worker).await.unwrap();
+    let mut dead_letters = sender.subscribe(&requests.dead_letters(), worker).await.unwrap();
     for deadline in [None, Some(Duration::from_secs(3600))] {
         let frame = signed_by_hand(deadline);
         sender.publish(&requests, &frame).await.unwrap();
-        let arrival = timeout(SOON, dead.next()).await.unwrap().unwrap().unwrap();
-        let agent_rpc_core::transport::Arrival::Delivery(letter) = arrival else { panic!() };
-        let text = String::from_utf8(letter.bytes().to_vec()).unwrap();
+        let arrival = timeout(SOON, dead_letters.next()).await.unwrap().unwrap().unwrap();
+        let Arrival::Delivery(dead) = arrival else { panic!() };
+        let text = String::from_utf8(dead.bytes().to_vec()).unwrap();
         assert!(text.contains(r#""reason":"auth-rejected","detail":"missing-deadline""#), "{text}");
-        letter.accept().await.unwrap();
+        dead.accept().await.unwrap();
     }
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
 fn signed_by_hand(deadline: Option<Duration>) -> Frame {
-    use agent_rpc_core::wire::{AgentRpcEnvelope, Deadline, Kind, Limits, Payload};
     let mut request = AgentRpcEnvelope::new(
         Kind::Request,
         "agent://caller".parse().unwrap(),
@@ -235,9 +219,8 @@ fn signed_by_hand(deadline: Option<Duration>) -> Frame {
     );
     let now = std::time::SystemTime::now();
     request.deadline = deadline.map(|time| Deadline::after(now, time));
-    let keyring = Keyring::new(Key::new("k", "secret").unwrap());
     Frame {
-        bytes: request.encode_signed(&keyring, &Limits::default()).unwrap(),
+        bytes: request.encode_signed(&keyring("secret"), &Limits::default()).unwrap(),
         message_id: request.message_id,
         transmission: 0,
         correlation_id: request.correlation_id,
@@ -317,7 +300,7 @@ async fn an_effect_and_its_answer_are_committed_as_one() {
     ledger.failures.store(2, Ordering::SeqCst);
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let _agent = Agent::builder("callee")
+    let _agent = agent("callee")
         .idempotency_store(ledger.clone())
         .handle("book", move |context, entry: String| {
             count.fetch_add(1, Ordering::SeqCst);
@@ -332,7 +315,7 @@ async fn an_effect_and_its_answer_are_committed_as_one() {
         .start()
         .await
         .unwrap();
-    let client = caller([connect(&broker)]).start().await.unwrap();
+    let client = caller_over([connect(&broker)]).start().await.unwrap();
     let booked: String = client.call(CALLEE, "book", "42 euros").await.unwrap();
     assert_eq!(booked, "booked");
     // Two runs could not be committed, and left no effect behind.

@@ -1,19 +1,14 @@
 //! One question to several agents, calls in the background, and the local bus.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use agent_rpc_core::client::{CallRecord, CallStatus, Client, Route};
-use agent_rpc_core::wire::{Fault, codes};
-use agent_rpc_core::{Agent, Bus, BusEvent};
-use agent_rpc_memory::MemoryBroker;
+use agent_rpc_core::client::CallRecord;
+use agent_rpc_core::wire::AgentAddress;
+use agent_rpc_core::{Bus, BusEvent};
 use tokio::sync::broadcast;
-use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(5);
+use super::*;
 
 async fn reviewer(broker: &MemoryBroker, name: &'static str) -> Agent {
-    Agent::builder(name)
+    agent(name)
         .handle("review", move |_, (): ()| async move {
             match name {
                 "grump" => Err(Fault::new("BUSY", "not today")),
@@ -21,19 +16,18 @@ async fn reviewer(broker: &MemoryBroker, name: &'static str) -> Agent {
                 name => Ok(name),
             }
         })
-        .serve_on(Arc::new(broker.connect()))
+        .serve_on(connect(broker))
         .start()
         .await
         .unwrap()
 }
 
-async fn caller(broker: &MemoryBroker) -> Client {
-    let transport = Arc::new(broker.connect());
+async fn role_caller(broker: &MemoryBroker) -> Client {
+    let transport = connect(broker);
     let mut builder = Client::builder("caller");
     for name in ["ann", "bob", "grump", "sleeper"] {
-        let address: agent_rpc_core::wire::AgentAddress =
-            format!("agent://{name}").parse().unwrap();
-        let route = Route::over(Arc::clone(&transport) as _);
+        let address: AgentAddress = format!("agent://{name}").parse().unwrap();
+        let route = Route::over(Arc::clone(&transport));
         builder = builder.peer(address.clone(), route).role("reviewers", address);
     }
     builder.start().await.unwrap()
@@ -46,7 +40,7 @@ async fn everybody_who_serves_a_role_is_asked_until_the_deadline() {
     for name in ["ann", "bob", "grump", "sleeper"] {
         agents.push(reviewer(&broker, name).await);
     }
-    let client = caller(&broker).await;
+    let client = role_caller(&broker).await;
     let asked = client.ask_all(client.role("reviewers"), "review", &());
     let asked = asked.timeout(Duration::from_millis(200)).typed::<String>();
     let answers = timeout(SOON, asked).await.unwrap();
@@ -81,7 +75,7 @@ async fn next_record(events: &mut broadcast::Receiver<Arc<BusEvent>>) -> CallRec
 async fn what_is_called_in_the_background_ends_on_the_bus() {
     let broker = MemoryBroker::new();
     let _agents = [reviewer(&broker, "ann").await, reviewer(&broker, "sleeper").await];
-    let client = caller(&broker).await;
+    let client = role_caller(&broker).await;
     let mut events = client.bus().subscribe();
     let answered = client.request_agent("agent://ann", "review", &()).in_background().await;
     let record = next_record(&mut events).await;
@@ -105,14 +99,14 @@ async fn events_that_an_agent_hears_are_told_on_its_bus() {
     let broker = MemoryBroker::new();
     let bus = Bus::new(8);
     let mut events = bus.subscribe();
-    let _listener = Agent::builder("listener")
+    let _listener = agent("listener")
         .on_event("agent://teller", "told", |_, _: u8| async { Ok(()) })
         .bus(bus)
-        .serve_on(Arc::new(broker.connect()))
+        .serve_on(connect(&broker))
         .start()
         .await
         .unwrap();
-    let teller = Agent::builder("teller").serve_on(Arc::new(broker.connect()));
+    let teller = agent("teller").serve_on(connect(&broker));
     let teller = teller.start().await.unwrap();
     teller.emit("told", &7).await.unwrap();
     let event = timeout(SOON, events.recv()).await.unwrap().unwrap();

@@ -1,41 +1,19 @@
-//! Streams of answers, over memory.
+//! Streams of answers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use agent_rpc_core::Agent;
-use agent_rpc_core::agent::AgentBuilder;
-use agent_rpc_core::client::{AnswerStream, CallError, Client, Route, StreamItem};
-use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
-use agent_rpc_core::wire::{
-    AgentRpcEnvelope, Fault, Kind, Limits, Payload, Received, Topic, codes,
-};
-use agent_rpc_memory::{MemoryBroker, MemoryConfig};
+use agent_rpc_core::client::{Answers, StreamItem};
 use futures_util::StreamExt;
-use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(5);
-const CALLEE: &str = "agent://callee";
-
-fn agent() -> AgentBuilder {
-    Agent::builder("callee")
-}
-
-async fn caller(broker: &MemoryBroker) -> Client {
-    let route = Route::over(Arc::new(broker.connect()));
-    Client::builder("caller").peer(CALLEE, route).start().await.unwrap()
-}
+use super::*;
 
 /// Counts to what it is asked, then says so.
 async fn counter(broker: &MemoryBroker) -> Agent {
-    let agent = agent().handle("count", |context, to: u32| async move {
+    let agent = agent("callee").handle("count", |context, to: u32| async move {
         for n in 1..=to {
             context.progress(&n).await?;
         }
         Ok(format!("counted to {to}"))
     });
-    agent.serve_on(Arc::new(broker.connect())).start().await.unwrap()
+    agent.serve_on(connect(broker)).start().await.unwrap()
 }
 
 type Count = AnswerStream<u32, String>;
@@ -48,7 +26,7 @@ async fn next(stream: &mut Count) -> Option<Result<StreamItem<u32, String>, Call
 async fn progress_comes_in_order_and_then_the_end() {
     let broker = MemoryBroker::new();
     let _agent = counter(&broker).await;
-    let client = caller(&broker).await;
+    let client = caller(&broker).start().await.unwrap();
     let mut stream: Count = client.request_agent(CALLEE, "count", &100).stream();
     for n in 1..=100 {
         assert_eq!(next(&mut stream).await.unwrap().unwrap(), StreamItem::Progress(n));
@@ -63,7 +41,7 @@ async fn progress_comes_in_order_and_then_the_end() {
 async fn a_caller_that_takes_one_answer_gets_the_final_one() {
     let broker = MemoryBroker::new();
     let _agent = counter(&broker).await;
-    let client = caller(&broker).await;
+    let client = caller(&broker).start().await.unwrap();
     let answer: String = client.call(CALLEE, "count", &100).await.unwrap();
     assert_eq!(answer, "counted to 100");
 }
@@ -71,12 +49,11 @@ async fn a_caller_that_takes_one_answer_gets_the_final_one() {
 #[tokio::test]
 async fn a_slow_reader_holds_the_agent_back_and_no_other_call() {
     // Room for few answers, so that the agent has to wait for its reader.
-    let mut config = MemoryConfig::default();
-    config.max_queued = 4;
+    let config = MemoryConfig { max_queued: 4, ..MemoryConfig::default() };
     let broker = MemoryBroker::with_config(config);
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
-    let agent = agent()
+    let agent = agent("callee")
         .handle("count", move |context, to: u32| {
             let count = Arc::clone(&count);
             async move {
@@ -88,8 +65,8 @@ async fn a_slow_reader_holds_the_agent_back_and_no_other_call() {
             }
         })
         .handle("echo", |_, n: u32| async move { Ok(n) });
-    let _agent = agent.serve_on(Arc::new(broker.connect())).start().await.unwrap();
-    let client = caller(&broker).await;
+    let _agent = agent.serve_on(connect(&broker)).start().await.unwrap();
+    let client = caller(&broker).start().await.unwrap();
     let mut stream: Count = client.request_agent(CALLEE, "count", &1000).stream();
     assert_eq!(next(&mut stream).await.unwrap().unwrap(), StreamItem::Progress(1));
     for n in 0..100 {
@@ -108,15 +85,15 @@ async fn a_slow_reader_holds_the_agent_back_and_no_other_call() {
 #[tokio::test(start_paused = true)]
 async fn progress_keeps_a_long_call_alive_and_silence_ends_it() {
     let broker = MemoryBroker::new();
-    let agent = agent().handle("work", |context, (steps, pause): (u32, u64)| async move {
+    let agent = agent("callee").handle("work", |context, (steps, pause): (u32, u64)| async move {
         for n in 1..=steps {
             tokio::time::sleep(Duration::from_secs(pause)).await;
             context.progress(&n).await?;
         }
         Ok("done")
     });
-    let _agent = agent.serve_on(Arc::new(broker.connect())).start().await.unwrap();
-    let client = caller(&broker).await;
+    let _agent = agent.serve_on(connect(&broker)).start().await.unwrap();
+    let client = caller(&broker).start().await.unwrap();
     let stream = |steps: u32, pause: u64| -> Count {
         let request = client.request_agent(CALLEE, "work", &(steps, pause));
         request.timeout(Duration::from_secs(300)).inactivity(Duration::from_secs(10)).stream()
@@ -135,10 +112,10 @@ async fn progress_keeps_a_long_call_alive_and_silence_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn answers_out_of_order_are_put_in_order_and_missing_ones_are_told() {
     let broker = MemoryBroker::new();
-    let worker: Arc<dyn RpcTransport> = Arc::new(broker.connect());
+    let worker: Arc<dyn RpcTransport> = connect(&broker);
     let requests = Topic::new("agents.callee.requests").unwrap();
     let mut inbox = worker.subscribe(&requests, Subscription::Worker { window: 1 }).await.unwrap();
-    let client = caller(&broker).await;
+    let client = caller(&broker).start().await.unwrap();
     let stream: Count = client.request_agent(CALLEE, "count", &7).stream();
     let items = tokio::spawn(stream.collect::<Vec<_>>());
     let Some(Ok(Arrival::Delivery(request))) = inbox.next().await else { panic!("no request") };
@@ -186,7 +163,7 @@ async fn answers_out_of_order_are_put_in_order_and_missing_ones_are_told() {
 #[tokio::test]
 async fn an_error_ends_a_stream_and_a_close_abandons_it() {
     let broker = MemoryBroker::new();
-    let agent = agent()
+    let agent = agent("callee")
         .handle("fail", |context, (): ()| async move {
             context.progress(&1).await?;
             Err::<String, _>(Fault::new("EINVAL", "no"))
@@ -202,8 +179,8 @@ async fn an_error_ends_a_stream_and_a_close_abandons_it() {
             assert!(!context.progress(&2).await?);
             Ok("late")
         });
-    let _agent = agent.serve_on(Arc::new(broker.connect())).start().await.unwrap();
-    let client = caller(&broker).await;
+    let _agent = agent.serve_on(connect(&broker)).start().await.unwrap();
+    let client = caller(&broker).start().await.unwrap();
     let stream = |capability| -> Count { client.request_agent(CALLEE, capability, &()).stream() };
     let items: Vec<_> = timeout(SOON, stream("fail").collect()).await.unwrap();
     let [Ok(StreamItem::Progress(1)), Err(CallError::Remote(fault))] = &items[..] else {

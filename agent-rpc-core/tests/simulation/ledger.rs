@@ -32,7 +32,7 @@ pub(crate) struct Book {
     pub(crate) accepted: BTreeSet<String>,
     /// By which worker.
     pub(crate) answered: BTreeSet<(u32, String)>,
-    pub(crate) letters: Vec<String>,
+    pub(crate) dead_letters: Vec<String>,
 }
 
 #[derive(Clone)]

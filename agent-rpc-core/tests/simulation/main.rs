@@ -1,7 +1,8 @@
 //! A simulation: callers, workers and a broker, under faults, crashes and restarts that all come
-//! from one seed; one thread, tokio's paused clock. The same seed is the same run.
+//! from one seed, on one thread and tokio's paused clock. The same seed is the same run.
 //!
-//! `AGENT_RPC_SEEDS=10000` runs more seeds, `AGENT_RPC_SEED=7` runs that one.
+//! `AGENT_RPC_SEEDS=10000` runs more seeds, `AGENT_RPC_SEED=7` runs that one. `docs/simulation.md`
+//! says more.
 //!
 //! What holds in every world:
 //!

@@ -59,7 +59,7 @@ impl Hooks for Tap {
         match self.owner {
             Owner::Caller if kind.is_none() => drop(book.entered.insert(seen)),
             Owner::Worker { .. } if kind.is_none() && to.as_str().ends_with(".dlq") => {
-                book.letters.push(String::from_utf8_lossy(&frame.bytes).into_owned());
+                book.dead_letters.push(String::from_utf8_lossy(&frame.bytes).into_owned());
             }
             // A caller that is gone needs no answer.
             Owner::Worker { id, .. }
@@ -171,7 +171,7 @@ impl Handed {
             });
             is_done
                 || book.answered.contains(&(self.id, seen.clone()))
-                || book.letters.iter().any(|letter| letter.contains(&raw))
+                || book.dead_letters.iter().any(|dead| dead.contains(&raw))
         };
         self.ledger.unless(holds, format_args!("{seen} is accepted, and nothing became of it"));
     }

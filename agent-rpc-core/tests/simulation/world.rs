@@ -147,7 +147,7 @@ impl World {
     /// What the broker was given was taken off it, and what was no envelope is a dead letter.
     async fn check_inboxes(&self) {
         let left = self.read_all(&requests()).await;
-        let letters = self.read_all(&requests().dead_letters()).await;
+        let dead = self.read_all(&requests().dead_letters()).await;
         let (lost, junk) = {
             let book = self.ledger.book();
             let lost = book.entered.difference(&book.accepted).filter(|id| !left.contains(*id));
@@ -159,8 +159,8 @@ impl World {
         }
         if self.plan.loses_nothing() {
             self.ledger.unless(lost.is_empty(), format_args!("lost: {lost:?}"));
-            let enough = letters.len() >= junk || !left.is_empty();
-            self.ledger.unless(enough, format_args!("{junk} junk, but {letters:?}"));
+            let enough = dead.len() >= junk || !left.is_empty();
+            self.ledger.unless(enough, format_args!("{junk} junk, but {dead:?}"));
         }
     }
 

@@ -1,21 +1,33 @@
-//! The memory of one process.
+//! An idempotency store in the memory of one process.
+
+mod table;
 
 use std::any::Any;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{Begun, Claim, Effect, IdempotencyStore, Outcome, StoreError};
-use crate::wire::Payload;
+use table::{Entry, Key, OVERHEAD, State, Table, detached, second, size_of};
 
 /// Remembers what this process has handled, within a bound on its bytes. It forgets when the
-/// process ends, and knows nothing of other workers of the same agent.
+/// process ends, and knows nothing of other workers of the same agent. Its clones share one memory.
+///
+/// ```
+/// use agent_rpc_core::Agent;
+/// use agent_rpc_core::idempotency::MemoryStore;
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new(64 * 1024 * 1024);
+/// let agent = Agent::builder("pr-reviewer".parse()?).idempotency_store(store.clone());
+/// assert!(store.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct MemoryStore {
     table: Arc<Mutex<Table>>,
@@ -23,72 +35,10 @@ pub struct MemoryStore {
     max_bytes: usize,
 }
 
-/// An effect's tenant, sender and key, hashed with secrets of this store: 128 bits that nobody can
-/// make collide, in place of three texts.
-type Key = u128;
-
-#[derive(Default)]
-struct Table {
-    entries: HashMap<Key, Entry, BuildHasherDefault<HashedAlready>>,
-    /// The keys by the second from which on they may be forgotten. What is removed before that
-    /// stays in here until then: a key without an entry, or with one of another second, means
-    /// nothing.
-    expiries: BTreeMap<Second, Vec<Key>>,
-    bytes: usize,
-    claims: u64,
-    /// Who waits for the outcome of a claim, made for the first one that does. To drop a sender is
-    /// to tell that its claim was given up.
-    joined: BTreeMap<u64, watch::Sender<Option<Outcome>>>,
-}
-
-/// A whole second since the epoch.
-type Second = u64;
-
-struct Entry {
-    fingerprint: [u8; 32],
-    keep_until: Second,
-    bytes: usize,
-    /// Tells this entry from one that an operator's replay has put in its place.
-    claim: u64,
-    state: State,
-}
-
-enum State {
-    /// Whoever holds the claim runs it.
-    Running,
-    Done(Outcome),
-}
-
-/// The first whole second that is not before this: nothing is forgotten too early.
-fn second(at: SystemTime) -> Second {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs() + u64::from(since.subsec_nanos() > 0)
-}
-
-/// A key is a hash, with secrets: the map needs no other.
-#[derive(Default)]
-struct HashedAlready(u64);
-
-impl Hasher for HashedAlready {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write_u128(&mut self, key: u128) {
-        self.0 = key as u64;
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("the keys are of 128 bits");
-    }
-}
-
-/// What an entry takes beside its answer: its place in the map and in the tree.
-const OVERHEAD: usize = 256;
-
 impl MemoryStore {
-    /// A memory of at most so many bytes of answers, a quarter of a kilobyte each included; 256 MiB
-    /// is what an agent has unless it is given another: a million small answers. When it is full of what must not be forgotten, the agent says busy.
+    /// A memory of at most so many bytes: each effect counts for its answer and 256 bytes more. An
+    /// agent that is given no store has 256 MiB, which are a million small answers. Where it is
+    /// full of what must not be forgotten, the agent answers that it is busy.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self { table: Arc::default(), secrets: Default::default(), max_bytes }
@@ -182,45 +132,6 @@ async fn joined(mut answer: watch::Receiver<Option<Outcome>>) -> Option<Outcome>
     answer.clone()
 }
 
-impl Table {
-    /// Forgets what need not be remembered any more. What still runs stays.
-    fn forget_until(&mut self, now: SystemTime) {
-        while let Some(bucket) = self.expiries.first_entry() {
-            let until = *bucket.key();
-            if UNIX_EPOCH + Duration::from_secs(until) > now {
-                return;
-            }
-            for key in bucket.remove() {
-                let Some(entry) = self.entries.get_mut(&key) else { continue };
-                if entry.keep_until != until {
-                    continue;
-                }
-                match entry.state {
-                    State::Done(_) => self.remove(key),
-                    // It is looked at again a while later.
-                    State::Running => {
-                        let later = second(now + Duration::from_secs(1));
-                        entry.keep_until = later;
-                        self.expiries.entry(later).or_default().push(key);
-                    }
-                }
-            }
-        }
-    }
-
-    fn insert(&mut self, key: Key, entry: Entry) {
-        self.bytes += entry.bytes;
-        self.expiries.entry(entry.keep_until).or_default().push(key);
-        self.entries.insert(key, entry);
-    }
-
-    fn remove(&mut self, key: Key) {
-        if let Some(entry) = self.entries.remove(&key) {
-            self.bytes -= entry.bytes;
-        }
-    }
-}
-
 struct MemoryClaim {
     store: MemoryStore,
     /// Taken when the claim is completed.
@@ -270,28 +181,6 @@ impl Drop for MemoryClaim {
     }
 }
 
-/// The answer in memory of its own: an echoed payload would keep its whole request.
-fn detached(answer: &Outcome) -> Outcome {
-    match answer {
-        Ok(payload) => Ok(payload.detached()),
-        Err(fault) => {
-            let mut fault = fault.clone();
-            fault.details = fault.details.as_ref().map(Payload::detached);
-            Err(fault)
-        }
-    }
-}
-
-fn size_of(answer: &Outcome) -> usize {
-    match answer {
-        Ok(payload) => payload.json().len(),
-        Err(fault) => {
-            let details = fault.details.as_ref().map_or(0, |details| details.json().len());
-            fault.code.len() + fault.message.len() + details
-        }
-    }
-}
-
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
@@ -305,18 +194,16 @@ impl fmt::Debug for MemoryStore {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
+    use crate::wire::Payload;
+
+    // What every store does is in the suite for stores; this is what only this one does.
 
     fn effect(key: &str, print: u8, now: u64) -> Effect<'_> {
         let at = |secs| UNIX_EPOCH + Duration::from_secs(secs);
-        Effect {
-            tenant: None,
-            from: "agent://a",
-            key,
-            fingerprint: [print; 32],
-            now: at(now),
-            keep_until: at(now + 900),
-        }
+        Effect::new("agent://a", key, [print; 32]).asked_at(at(now)).kept_until(at(now + 900))
     }
 
     async fn begin(store: &MemoryStore, key: &str, print: u8, now: u64) -> Begun {
@@ -362,41 +249,6 @@ mod tests {
         drop(claim(&store, "another", 4000).await);
         let seconds: Vec<_> = store.table().expiries.keys().copied().collect();
         assert_eq!((store.len(), seconds), (0, vec![4900]));
-    }
-
-    #[tokio::test]
-    async fn what_runs_is_joined() {
-        let store = MemoryStore::default();
-        let claim = claim(&store, "k", 0).await;
-        let (one, two) = (begin(&store, "k", 1, 0).await, begin(&store, "k", 1, 5000).await);
-        let (Begun::Running(one), Begun::Running(two)) = (one, two) else { panic!("not joined") };
-        claim.complete(&answer(3)).await.unwrap();
-        assert_eq!((one.await, two.await), (Some(answer(3)), Some(answer(3))));
-    }
-
-    #[tokio::test]
-    async fn a_claim_that_is_given_up_lets_another_run() {
-        let store = MemoryStore::default();
-        let claim = claim(&store, "k", 0).await;
-        let Begun::Running(joined) = begin(&store, "k", 1, 0).await else { panic!("not joined") };
-        drop(claim);
-        assert_eq!(joined.await, None);
-        assert!(matches!(begin(&store, "k", 1, 0).await, Begun::First(_)));
-    }
-
-    #[tokio::test]
-    async fn what_an_operator_had_run_again_is_not_overwritten() {
-        let store = MemoryStore::default();
-        let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
-        for key in ["1", "2"] {
-            store.replace(&effect(key, 1, 0), &answer(9)).await.unwrap();
-        }
-        one.complete(&answer(1)).await.unwrap();
-        drop(two);
-        for key in ["1", "2"] {
-            let begun = begin(&store, key, 1, 0).await;
-            assert!(matches!(begun, Begun::Done(stored) if stored == answer(9)), "{key}");
-        }
     }
 
     #[tokio::test]
