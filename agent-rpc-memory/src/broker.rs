@@ -16,18 +16,19 @@ use crate::transport::MemoryTransport;
 /// use std::sync::Arc;
 /// use agent_rpc_core::client::{Client, Route};
 /// use agent_rpc_core::Agent;
+/// use agent_rpc_core::wire::{AgentAddress, AgentId};
 /// use agent_rpc_memory::MemoryBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let broker = MemoryBroker::new();
-/// let agent = Agent::builder("calculator")
+/// let agent = Agent::builder(AgentId::new("calculator")?)
 ///     .handle("double", |_, n: u32| async move { Ok(n * 2) })
 ///     .serve_on(Arc::new(broker.connect()))
 ///     .start()
 ///     .await?;
-/// let client = Client::builder("student")
-///     .peer("agent://calculator", Route::over(Arc::new(broker.connect())))
+/// let client = Client::builder(AgentId::new("student")?)
+///     .peer("agent://calculator".parse::<AgentAddress>()?, Route::over(Arc::new(broker.connect())))
 ///     .start()
 ///     .await?;
 /// let doubled: u32 = client.call("agent://calculator", "double", &21).await?;

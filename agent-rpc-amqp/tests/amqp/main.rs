@@ -16,7 +16,7 @@ use agent_rpc_amqp::AmqpTransport;
 use agent_rpc_core::Agent;
 use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::{Arrival, Delivery, Frame, Inbox, TransportError};
-use agent_rpc_core::wire::{AgentAddress, CorrelationId, MessageId, Topic};
+use agent_rpc_core::wire::{AgentAddress, AgentId, CorrelationId, MessageId, Topic};
 use lapin::{Channel, Connection, ConnectionProperties};
 use test_brokers::{RabbitMq, RabbitMqOptions};
 use tokio::task::spawn_blocking;
@@ -107,7 +107,7 @@ async fn delivery(inbox: &mut Inbox) -> Delivery {
 }
 
 async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
-    Agent::builder(name)
+    Agent::builder(AgentId::new(name).unwrap())
         .handle("double", |_, n: u32| async move { Ok(n * 2) })
         .serve_on(Arc::clone(transport) as _)
         .start()
@@ -119,7 +119,8 @@ async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
 async fn call(to: &str, transport: &Arc<AmqpTransport>) -> u32 {
     let address: AgentAddress = to.parse().unwrap();
     let route = Route::over(Arc::clone(transport) as _);
-    let client = Client::builder("me").peer(address, route).start().await.unwrap();
+    let client =
+        Client::builder(AgentId::new("me").unwrap()).peer(address, route).start().await.unwrap();
     client.call(to, "double", &21).await.unwrap()
 }
 

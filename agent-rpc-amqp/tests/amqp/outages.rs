@@ -20,7 +20,11 @@ use crate::{SOON, connect, delivery, frame, next, start, topic};
 #[tokio::test]
 async fn inboxes_of_all_kinds_survive_three_restarts() {
     let rabbitmq = start(RabbitMqOptions::default()).await;
-    let (reader, writer) = (connect(&rabbitmq.url()).await, connect(&rabbitmq.url()).await);
+    let reader = connect(&rabbitmq.url()).await;
+    let mut config = AmqpConfig::new(rabbitmq.url());
+    // On a busy machine a restart may take longer than the default.
+    config.publish_timeout = SOON * 4;
+    let writer = AmqpTransport::connect(config).await.unwrap();
     let requests = topic("agents.a.requests");
     let mut worker = reader.subscribe(&requests, Subscription::Worker { window: 1 }).await.unwrap();
     let responses = topic("agents.a.responses");
