@@ -9,7 +9,7 @@ use async_nats::jetstream::context::{
     RequestError, RequestErrorKind,
 };
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::{ConnectError, ConnectErrorKind, SubscribeError};
+use async_nats::{ConnectError, ConnectErrorKind, SubscribeError, SubscribeErrorKind};
 
 /// A config, or a setting of the server, that must be changed.
 pub(crate) fn refused(detail: impl Into<String>) -> TransportError {
@@ -24,13 +24,21 @@ pub(crate) fn no_greeting(patience: Duration) -> TransportError {
 
 /// A subscription that the client library did not take.
 pub(crate) fn subscribing(error: SubscribeError) -> TransportError {
-    let detail = "the subscription was not taken";
-    TransportError::new(TransportErrorKind::Unreachable, detail).because(error)
+    let kind = match error.kind() {
+        SubscribeErrorKind::Other => TransportErrorKind::Unreachable,
+        _ => TransportErrorKind::Refused,
+    };
+    TransportError::new(kind, "the subscription was not taken").because(error)
 }
 
-/// A connection that was not made. The cause may name the address, and never the credentials.
+/// A connection that was not made: unreachable where a later try may succeed. The cause may name the
+/// address, and never the credentials.
 pub(crate) fn connecting(error: ConnectError) -> TransportError {
-    let (kind, detail) = match error.kind() {
+    let kind = match error.kind() {
+        ConnectErrorKind::Io if is_handshake(&error) => ConnectErrorKind::Tls,
+        kind => kind,
+    };
+    let (kind, detail) = match kind {
         ConnectErrorKind::AuthorizationViolation => (
             TransportErrorKind::Refused,
             "wrong or missing credentials: set `credentials`, or `tls.certificate` where the \
@@ -39,10 +47,7 @@ pub(crate) fn connecting(error: ConnectError) -> TransportError {
         ConnectErrorKind::Authentication => {
             (TransportErrorKind::Refused, "the credentials cannot sign what the server asks for")
         }
-        ConnectErrorKind::Tls => {
-            (TransportErrorKind::Refused, "the TLS handshake failed: see `tls.ca`")
-        }
-        ConnectErrorKind::Io if is_handshake(&error) => (
+        ConnectErrorKind::Tls => (
             TransportErrorKind::Refused,
             "the TLS handshake failed: see `tls.ca`, and `tls.certificate` where the server asks \
              for one",
@@ -54,17 +59,6 @@ pub(crate) fn connecting(error: ConnectError) -> TransportError {
         }
     };
     TransportError::new(kind, detail).because(error)
-}
-
-/// Whether a later try may go better.
-pub(crate) fn is_passing(error: &ConnectError) -> bool {
-    match error.kind() {
-        ConnectErrorKind::Io => !is_handshake(error),
-        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => {
-            true
-        }
-        _ => false,
-    }
 }
 
 /// Whether a certificate was not believed: the TLS library's errors come as errors of reading.

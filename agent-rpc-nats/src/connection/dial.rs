@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_rpc_core::transport::{Backoff, Tls, TransportError};
+use agent_rpc_core::transport::{Backoff, Tls, TransportError, TransportErrorKind};
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use percent_encoding::percent_decode_str;
 use tokio::sync::mpsc;
@@ -32,16 +32,14 @@ pub(super) async fn dial(
     loop {
         let options = options(config, &servers, events.clone(), stop.clone()).await?;
         // The library's timeout is for each of the servers' addresses; this one is for all.
-        let (error, is_passing) =
-            match timeout(config.connect_timeout, options.connect(&servers[..])).await {
-                Ok(Ok(client)) => return Ok(client),
-                Ok(Err(error)) => {
-                    let is_passing = error::is_passing(&error);
-                    (error::connecting(error), is_passing)
-                }
-                Err(_) => (error::no_greeting(config.connect_timeout), true),
-            };
+        let connecting = options.connect(&servers[..]);
+        let error = match timeout(config.connect_timeout, connecting).await {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => error::connecting(error),
+            Err(_) => error::no_greeting(config.connect_timeout),
+        };
         let pause = backoff.next_pause();
+        let is_passing = error.kind() == TransportErrorKind::Unreachable;
         if !is_passing || Instant::now() + pause > until {
             return Err(error);
         }

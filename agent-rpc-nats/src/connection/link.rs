@@ -36,24 +36,15 @@ impl LinkWatch {
         }
     }
 
+    /// Up is a new connection each time.
     pub(super) fn set(&self, state: LinkState) {
         self.0.send_if_modified(|link| {
-            let differs = link.state != state && link.state != LinkState::Closed;
-            if differs {
-                link.state = state;
+            let is_new = state == LinkState::Up;
+            if link.state == LinkState::Closed || (link.state == state && !is_new) {
+                return false;
             }
-            differs
-        });
-    }
-
-    /// The connection is a new one.
-    pub(super) fn reconnected(&self) {
-        self.0.send_if_modified(|link| {
-            let is_open = link.state != LinkState::Closed;
-            if is_open {
-                *link = Link { state: LinkState::Up, generation: link.generation + 1 };
-            }
-            is_open
+            *link = Link { state, generation: link.generation + u64::from(is_new) };
+            true
         });
     }
 }

@@ -27,7 +27,7 @@ use inboxes::OpenInboxes;
 use link::LinkWatch;
 
 pub(crate) use inboxes::{Notice, OpenInbox};
-pub(crate) use requests::{ServerRequest, ServerRequests};
+pub(crate) use requests::ServerRequests;
 
 /// How long each step of an end may take beyond its grace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -166,7 +166,7 @@ impl Connection {
     /// The connection is a new one, and all subscriptions are live on it.
     fn revived(self: &Arc<Self>) {
         self.max_frame.store(max_frame(self.client.server_info().max_payload), Ordering::Relaxed);
-        self.link.reconnected();
+        self.link.set(LinkState::Up);
         self.inboxes.notify(&Notice::Reconnected);
         self.lost_messages();
     }

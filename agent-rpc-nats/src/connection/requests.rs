@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use async_nats::header::NATS_MESSAGE_ID;
-use async_nats::{HeaderMap, Message, Subject};
+use async_nats::{Message, Subject};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::publish::{Publication, Publisher};
+
+/// The subject of a request that goes to its own reply subject.
+const ECHO: Subject = Subject::from_static("");
 
 /// The requests of one connection that wait for their replies.
 pub(crate) struct ServerRequests {
@@ -28,17 +30,8 @@ pub(crate) struct ServerRequests {
     next: AtomicU64,
 }
 
-/// One request to the server.
-#[derive(Clone)]
-pub(crate) struct ServerRequest {
-    pub(crate) subject: Subject,
-    pub(crate) payload: Bytes,
-    /// The id by which JetStream knows a second copy.
-    pub(crate) dedup_id: Option<String>,
-}
-
 struct Waiting {
-    request: ServerRequest,
+    request: Publication,
     reply: oneshot::Sender<Message>,
 }
 
@@ -54,7 +47,7 @@ impl ServerRequests {
     }
 
     /// Sends a request, waiting while there is no room.
-    pub(crate) async fn send(self: &Arc<Self>, request: ServerRequest) -> ServerReply {
+    pub(crate) async fn send(self: &Arc<Self>, request: Publication) -> ServerReply {
         let (reply, unsent) = self.try_send(request);
         if let Some(publication) = unsent {
             Box::pin(self.publisher.publish(publication)).await;
@@ -62,38 +55,37 @@ impl ServerRequests {
         reply
     }
 
-    /// Sends a request now. Where there is no room, the publication comes back, to be published
-    /// later.
+    /// Sends a request now; its reply subject is set here. Where there is no room, the publication
+    /// comes back, to be published later.
     pub(crate) fn try_send(
         self: &Arc<Self>,
-        request: ServerRequest,
+        mut request: Publication,
     ) -> (ServerReply, Option<Publication>) {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        self.waiting().insert(token, Waiting { request: request.clone(), reply: sender });
+        let replied = Subject::from(format!("{}.{token}", self.inbox));
+        if request.subject == ECHO {
+            request.subject = replied;
+        } else {
+            request.reply = Some(replied);
+        }
+        let (reply, receiver) = oneshot::channel();
+        self.waiting().insert(token, Waiting { request: request.clone(), reply });
         let reply = ServerReply { requests: Arc::clone(self), token, receiver };
-        (reply, self.publisher.try_publish(self.publication(token, request)))
+        (reply, self.publisher.try_publish(request))
     }
 
     /// Waits until the server has seen everything that was published before on this connection: a
     /// request to ourselves came back. It proves this server, not the whole cluster.
     pub(super) async fn echo(self: &Arc<Self>) {
-        let request = ServerRequest {
-            subject: Subject::from_static(""),
-            payload: Bytes::new(),
-            dedup_id: None,
-        };
-        self.send(request).await.await;
+        self.send(Publication::new(ECHO, Bytes::new())).await.await;
     }
 
     /// Sends everything again that still waits for its reply: the connection is a new one.
     pub(super) async fn resend(&self) {
-        let waiting: Vec<_> = {
-            let waiting = self.waiting();
-            waiting.iter().map(|(token, waiting)| (*token, waiting.request.clone())).collect()
-        };
-        for (token, request) in waiting {
-            self.publisher.publish(self.publication(token, request)).await;
+        let requests: Vec<_> =
+            self.waiting().values().map(|waiting| waiting.request.clone()).collect();
+        for request in requests {
+            self.publisher.publish(request).await;
         }
     }
 
@@ -107,17 +99,6 @@ impl ServerRequests {
             waiting.reply.send(message).ok();
         }
         None
-    }
-
-    fn publication(&self, token: u64, request: ServerRequest) -> Publication {
-        let ServerRequest { subject, payload, dedup_id } = request;
-        let reply = Subject::from(format!("{}.{token}", self.inbox));
-        // An echo goes to its own reply subject.
-        if subject.is_empty() {
-            return Publication::new(reply, payload);
-        }
-        let headers = dedup_id.map(|id| HeaderMap::from_iter([(NATS_MESSAGE_ID, id.into())]));
-        Publication { subject, reply: Some(reply), headers, payload }
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {

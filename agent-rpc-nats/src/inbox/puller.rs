@@ -41,7 +41,7 @@ pub(super) async fn run(inbox: Arc<StreamInbox>) {
         }
         let given_back = mem::take(&mut inbox.state().given_back);
         publish_each(&inbox, given_back, RELEASE).await;
-        if retired && !inbox.state().has_open() {
+        if retired && inbox.state().open.is_empty() {
             return;
         }
         if inbox.state().is_broken && !retired {
@@ -88,7 +88,7 @@ fn look(inbox: &StreamInbox) {
     state.take_waiting();
     if state.has_lost_pull(2 * HEARTBEAT) {
         debug!("a pull was lost");
-        state.forget_pulls();
+        state.requested = 0;
     }
     drop(state);
     // Looking has taken the reader's place in the subscription.
@@ -101,8 +101,7 @@ async fn repair(inbox: &StreamInbox) {
     let mut state = inbox.state();
     match found {
         Ok(consumer) => {
-            (state.consumer, state.is_broken) = (consumer, false);
-            state.forget_pulls();
+            (state.consumer, state.is_broken, state.requested) = (consumer, false, 0);
         }
         // Tried again at the next tick.
         Err(error) => warn!(%error, "the consumer of an inbox is gone, and cannot be made"),

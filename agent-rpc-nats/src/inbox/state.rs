@@ -19,10 +19,11 @@ pub(super) struct State {
     /// Messages that were taken from the subscription and not handed out yet.
     pub(super) ready: VecDeque<Message>,
     /// Deliveries that were handed out: the subject of each one's acknowledgement.
-    open: HashMap<u64, Subject>,
+    pub(super) open: HashMap<u64, Subject>,
     next: u64,
-    /// How many the server still owes us.
-    requested: usize,
+    /// How many the server still owes us. Zero after the server has forgotten our pulls, or may
+    /// have: messages that come all the same, beyond the window, wait here.
+    pub(super) requested: usize,
     /// The puller waits for more room before it asks.
     waits_for_room: bool,
     heard: Instant,
@@ -69,20 +70,11 @@ impl State {
         self.open.len() >= self.window
     }
 
-    pub(super) fn has_open(&self) -> bool {
-        !self.open.is_empty()
-    }
-
-    /// Counts a delivery as open, until [`settle`](Self::settle) with the number that comes back.
+    /// Counts a delivery as open, under the number that comes back.
     pub(super) fn hand_out(&mut self, ack: Subject) -> u64 {
         self.next += 1;
         self.open.insert(self.next, ack);
         self.next
-    }
-
-    /// Takes a delivery out of the open ones; `None` if it was given back already.
-    pub(super) fn settle(&mut self, delivery: u64) -> Option<Subject> {
-        self.open.remove(&delivery)
     }
 
     /// The next message. `None` is the end of the subscription; the flag says whether the server
@@ -153,12 +145,6 @@ impl State {
     /// Deliveries that were handed out go back with the rest, and are no longer their holders'.
     pub(super) fn release(&mut self) {
         self.given_back.extend(mem::take(&mut self.open).into_values());
-    }
-
-    /// The server has forgotten our pulls, or may have: messages that come all the same, beyond the
-    /// window, wait here.
-    pub(super) fn forget_pulls(&mut self) {
-        self.requested = 0;
     }
 
     /// Whether the server owes us messages, and has not even said that a pull waits for so long.

@@ -24,7 +24,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::puller;
 use super::state::State;
 use crate::config::JetStream;
-use crate::connection::{Connection, Notice, OpenInbox, ServerRequest};
+use crate::connection::{Connection, Notice, OpenInbox};
 use crate::error;
 use crate::publish::Publication;
 
@@ -88,7 +88,7 @@ impl StreamInbox {
         let (ack, was_full, wakes_puller) = {
             let mut state = self.state();
             let was_full = state.is_full();
-            (state.settle(delivery), was_full, state.wakes_puller())
+            (state.open.remove(&delivery), was_full, state.wakes_puller())
         };
         if was_full {
             self.reader.wake();
@@ -120,7 +120,7 @@ impl OpenInbox for StreamInbox {
             Notice::Bounced(id) => state.notices.push_bounce(id, self.connection.config.max_queued),
             // The stream has kept everything.
             Notice::Gap => return,
-            Notice::Reconnected => state.forget_pulls(),
+            Notice::Reconnected => state.requested = 0,
             Notice::End => state.end(),
             Notice::Release => state.release(),
         }
@@ -191,8 +191,8 @@ impl Settle for StreamSettle {
         let Some(ack) = inbox.settle(self.delivery) else {
             return ready(Err(TransportErrorKind::Closed.into())).boxed();
         };
-        let request = ServerRequest { subject: ack, payload: ACCEPT, dedup_id: None };
-        let (reply, unsent) = inbox.connection.requests.try_send(request);
+        let accept = Publication::new(ack, ACCEPT);
+        let (reply, unsent) = inbox.connection.requests.try_send(accept);
         if let Some(publication) = unsent {
             inbox.connection.publish_soon(publication);
         }

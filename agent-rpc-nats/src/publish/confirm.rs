@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use agent_rpc_core::transport::{Backoff, Frame, TransportError, TransportErrorKind};
 use agent_rpc_core::wire::Topic;
-use async_nats::{Message, StatusCode, Subject};
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::{HeaderMap, Message, StatusCode, Subject};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::connection::{Connection, ServerRequest};
+use super::Publication;
+use crate::connection::Connection;
 
 /// The first and the longest pause before a frame is sent again to a stream that is full.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
@@ -31,11 +33,8 @@ pub(super) async fn store(
     };
     let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE);
     loop {
-        let request = ServerRequest {
-            subject: subject.clone(),
-            payload: frame.bytes.clone(),
-            dedup_id: Some(frame.dedup_id()),
-        };
+        let mut request = Publication::new(subject.clone(), frame.bytes.clone());
+        request.headers = Some(HeaderMap::from_iter([(NATS_MESSAGE_ID, frame.dedup_id().into())]));
         let confirm = async { connection.requests.send(request).await.await };
         let confirm = tokio::select! {
             confirm = timeout_at(until, confirm) => confirm.map_err(|_| unconfirmed())?,
