@@ -88,8 +88,9 @@ impl Publisher {
     /// Takes a publication; where there is no room for it now, it comes back.
     #[must_use]
     pub(crate) fn try_publish(&self, publication: Publication) -> Option<Publication> {
+        let now = Instant::now();
         let mut state = self.state();
-        let is_flood = state.pace.is_flood(Instant::now());
+        let is_flood = state.pace.is_flood(now);
         if !is_flood && !state.is_handing_over && state.gathered.is_empty() {
             // Under the lock, so that nothing overtakes it.
             if let Some(sent) = publication.clone().send(&self.client).now_or_never() {

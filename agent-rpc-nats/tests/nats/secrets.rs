@@ -200,12 +200,18 @@ async fn a_server_that_asks_for_a_certificate_takes_ours_and_no_others() {
 }
 
 #[tokio::test]
-async fn the_handshake_can_come_before_the_greeting() {
+async fn the_handshake_comes_before_the_greeting_where_the_config_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let ours = Certificates::new(folder.path(), "ours");
-    let nats = server(tls_config(&ours.sign("localhost"), ", handshake_first: true"));
-    let mut config = NatsConfig::new(nats.url());
-    config.tls.ca = Some(ours.ca());
-    config.tls_first = true;
-    NatsTransport::connect(config).await.unwrap();
+    let first = async |more: &str| {
+        let nats = server(tls_config(&ours.sign("localhost"), more));
+        let mut config = NatsConfig::new(nats.url());
+        config.tls.ca = Some(ours.ca());
+        config.tls_first = true;
+        NatsTransport::connect(config).await.map(drop)
+    };
+    first(", handshake_first: auto").await.unwrap();
+    // This server greets first: the greeting is no handshake.
+    let error = first("").await.unwrap_err();
+    assert_eq!(error.kind(), TransportErrorKind::Refused, "{}", spelt_out(&error));
 }
