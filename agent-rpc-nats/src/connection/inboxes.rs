@@ -29,7 +29,7 @@ pub(crate) enum Notice {
 
 /// The open inboxes, by a number each.
 #[derive(Default)]
-pub(super) struct OpenInboxes(Mutex<Entries>);
+pub(crate) struct OpenInboxes(Mutex<Entries>);
 
 #[derive(Default)]
 struct Entries {
@@ -39,8 +39,8 @@ struct Entries {
 }
 
 impl OpenInboxes {
-    /// Enters an inbox, which gets the notices from here on.
-    pub(super) fn enter(&self, inbox: Weak<dyn OpenInbox>) -> Result<u64, TransportError> {
+    /// Enters an inbox, which gets the notices from here on, until it leaves.
+    pub(crate) fn enter(&self, inbox: Weak<dyn OpenInbox>) -> Result<u64, TransportError> {
         let mut entries = self.entries();
         if entries.ended {
             return Err(TransportErrorKind::Closed.into());
@@ -51,7 +51,7 @@ impl OpenInboxes {
         Ok(id)
     }
 
-    pub(super) fn leave(&self, id: u64) {
+    pub(crate) fn leave(&self, id: u64) {
         self.entries().inboxes.remove(&id);
     }
 

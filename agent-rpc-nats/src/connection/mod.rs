@@ -6,8 +6,8 @@ mod link;
 mod owner;
 mod requests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use agent_rpc_core::transport::{LinkState, TransportError, TransportErrorKind};
@@ -44,15 +44,15 @@ pub(crate) struct Connection {
     pub(crate) streams: Streams,
     pub(crate) link: LinkWatch,
     max_frame: AtomicUsize,
-    inboxes: OpenInboxes,
+    pub(crate) inboxes: OpenInboxes,
     /// A token for each delivery that is open: `close` waits for them.
     pub(crate) deliveries: TaskTracker,
     /// The tasks that pull from streams, keep deliveries alive and give them back. Closed when
     /// nothing is published any more.
     pub(crate) pullers: TaskTracker,
     jobs: mpsc::UnboundedSender<Job>,
-    /// Ends the tasks.
-    stop: CancellationToken,
+    /// Ends the tasks, when the transport has been closed.
+    pub(crate) stop: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -108,7 +108,7 @@ impl Connection {
         self.tasks.spawn(owner::receive(Arc::clone(self), replies));
         self.tasks.spawn(owner::own(Arc::clone(self), events, jobs));
         self.tasks.spawn(owner::publish(Arc::clone(self)));
-        timeout(self.config.connect_timeout, self.echo()).await.map_err(|_| {
+        timeout(self.config.connect_timeout, self.requests.echo()).await.map_err(|_| {
             error::refused(
                 "the server took the connection and echoes nothing: permit `_INBOX.>` to publish \
                  and to subscribe",
@@ -121,11 +121,6 @@ impl Connection {
         self.max_frame.load(Ordering::Relaxed)
     }
 
-    /// Waits until the server has seen everything that was published so far.
-    pub(crate) async fn echo(&self) {
-        self.requests.echo().await;
-    }
-
     /// Fails once the transport was closed; while it closes, open work may still publish.
     pub(crate) fn still_publishes(&self) -> Result<(), TransportError> {
         if self.pullers.is_closed() { Err(TransportErrorKind::Closed.into()) } else { Ok(()) }
@@ -134,20 +129,6 @@ impl Connection {
     /// Fails as soon as the transport is being closed.
     pub(crate) fn still_subscribes(&self) -> Result<(), TransportError> {
         if self.inboxes.have_ended() { Err(TransportErrorKind::Closed.into()) } else { Ok(()) }
-    }
-
-    /// Waits until the transport has been closed.
-    pub(crate) async fn closed(&self) {
-        self.stop.cancelled().await;
-    }
-
-    /// Enters an inbox, which gets the notices from here on, until it leaves.
-    pub(crate) fn enter(&self, inbox: Weak<dyn OpenInbox>) -> Result<u64, TransportError> {
-        self.inboxes.enter(inbox)
-    }
-
-    pub(crate) fn leave(&self, inbox: u64) {
-        self.inboxes.leave(inbox);
     }
 
     /// Leaves work to the owner. Once the connection is closed nobody does it.
@@ -197,7 +178,7 @@ impl Connection {
         self.pullers.close();
         timeout(FLUSH_TIMEOUT, self.pullers.wait()).await.ok();
         let is_up = self.link.is_up();
-        if is_up && timeout(FLUSH_TIMEOUT, self.echo()).await.is_err() {
+        if is_up && timeout(FLUSH_TIMEOUT, self.requests.echo()).await.is_err() {
             debug!("the server did not answer before the end");
         }
         self.link.set(LinkState::Closed);

@@ -72,7 +72,7 @@ pub(super) async fn own(
                 if connects() != seen {
                     seen = connects();
                     // The client library has subscribed again before it takes the echo.
-                    reviving = Some(Box::pin(connection.echo()));
+                    reviving = Some(Box::pin(connection.requests.echo()));
                 }
             }
             Some(job) = jobs.recv() => {

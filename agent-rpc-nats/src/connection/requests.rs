@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use crate::publish::{Publication, Publisher};
+use crate::publish::{Publication, Publisher, publication};
 
 /// The subject of a request that goes to its own reply subject.
 const ECHO: Subject = Subject::from_static("");
@@ -76,8 +76,8 @@ impl ServerRequests {
 
     /// Waits until the server has seen everything that was published before on this connection: a
     /// request to ourselves came back. It proves this server, not the whole cluster.
-    pub(super) async fn echo(self: &Arc<Self>) {
-        self.send(Publication::new(ECHO, Bytes::new())).await.await;
+    pub(crate) async fn echo(self: &Arc<Self>) {
+        self.send(publication(ECHO, Bytes::new())).await.await;
     }
 
     /// Sends everything again that still waits for its reply: the connection is a new one.

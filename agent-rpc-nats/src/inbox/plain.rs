@@ -23,7 +23,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Notices;
 use crate::connection::{Connection, Notice, OpenInbox};
-use crate::publish::Publication;
+use crate::publish::{Publication, publication};
 use crate::{error, naming};
 
 /// A plain subscription, and what was handed out of it.
@@ -70,7 +70,9 @@ pub(super) async fn open(
     };
     let subscriber = Some(subscriber.map_err(error::subscribing)?);
     let patience = connection.config.connect_timeout;
-    timeout(patience, connection.echo()).await.map_err(|_| error::no_greeting(patience))?;
+    timeout(patience, connection.requests.echo())
+        .await
+        .map_err(|_| error::no_greeting(patience))?;
     let inbox = Arc::new(PlainInbox {
         connection: Arc::clone(connection),
         subject,
@@ -80,7 +82,7 @@ pub(super) async fn open(
         reader: AtomicWaker::new(),
     });
     let entered: Weak<PlainInbox> = Arc::downgrade(&inbox);
-    Ok(PlainReader { id: connection.enter(entered)?, inbox })
+    Ok(PlainReader { id: connection.inboxes.enter(entered)?, inbox })
 }
 
 impl PlainInbox {
@@ -102,7 +104,7 @@ impl PlainInbox {
     /// Gives a message to another worker of the group; without one its sender gets a bounce.
     fn pass_on(&self, message: HandedOut) {
         let HandedOut { bytes, reply, .. } = message;
-        let publication = Publication::new(self.subject.clone(), bytes);
+        let publication = publication(self.subject.clone(), bytes);
         self.connection.publish_soon(Publication { reply, ..publication });
     }
 
@@ -198,7 +200,7 @@ impl Stream for PlainReader {
 
 impl Drop for PlainReader {
     fn drop(&mut self) {
-        self.inbox.connection.leave(self.id);
+        self.inbox.connection.inboxes.leave(self.id);
         self.inbox.unsubscribe(&mut self.inbox.state());
     }
 }

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::state::Demand;
 use super::stream::{RELEASE, StreamInbox};
-use crate::publish::Publication;
+use crate::publish::publication;
 
 /// How long a pull waits at the server.
 const PULL_EXPIRY: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ pub(super) async fn run(inbox: Arc<StreamInbox>) {
                     publish_each(&inbox, held, IN_PROGRESS).await;
                 }
             }
-            () = inbox.connection.closed() => return,
+            () = inbox.connection.stop.cancelled() => return,
         }
     }
 }
@@ -77,7 +77,8 @@ async fn pull(inbox: &StreamInbox, batch: usize) {
     let (expires, heartbeat) = (PULL_EXPIRY.as_nanos(), HEARTBEAT.as_nanos());
     let pull = format!(r#"{{"batch":{batch},"expires":{expires},"idle_heartbeat":{heartbeat}}}"#);
     let subject = inbox.state().consumer.pulls.clone();
-    let publication = Publication::new(subject, pull.into()).with_reply(inbox.pulled.clone());
+    let mut publication = publication(subject, pull.into());
+    publication.reply = Some(inbox.pulled.clone());
     inbox.connection.publisher.publish(publication).await;
 }
 
@@ -132,6 +133,6 @@ async fn retire(inbox: &StreamInbox) {
 
 async fn publish_each(inbox: &StreamInbox, acks: impl IntoIterator<Item = Subject>, word: Bytes) {
     for ack in acks {
-        inbox.connection.publisher.publish(Publication::new(ack, word.clone())).await;
+        inbox.connection.publisher.publish(publication(ack, word.clone())).await;
     }
 }

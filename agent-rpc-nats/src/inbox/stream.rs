@@ -26,7 +26,7 @@ use super::state::State;
 use crate::config::JetStream;
 use crate::connection::{Connection, Notice, OpenInbox};
 use crate::error;
-use crate::publish::Publication;
+use crate::publish::publication;
 
 const ACCEPT: Bytes = Bytes::from_static(b"+ACK");
 pub(super) const RELEASE: Bytes = Bytes::from_static(b"-NAK");
@@ -65,7 +65,7 @@ pub(super) async fn open(
         state: Mutex::new(State::new(consumer, subscriber, window)),
     });
     let entered: Weak<StreamInbox> = Arc::downgrade(&inbox);
-    let reader = StreamReader { id: connection.enter(entered)?, inbox };
+    let reader = StreamReader { id: connection.inboxes.enter(entered)?, inbox };
     connection.pullers.spawn(puller::run(Arc::clone(&reader.inbox)));
     Ok(reader)
 }
@@ -171,7 +171,7 @@ impl Stream for StreamReader {
 
 impl Drop for StreamReader {
     fn drop(&mut self) {
-        self.inbox.connection.leave(self.id);
+        self.inbox.connection.inboxes.leave(self.id);
         self.inbox.state().end();
         self.inbox.work.notify_one();
     }
@@ -191,7 +191,7 @@ impl Settle for StreamSettle {
         let Some(ack) = inbox.settle(self.delivery) else {
             return ready(Err(TransportErrorKind::Closed.into())).boxed();
         };
-        let accept = Publication::new(ack, ACCEPT);
+        let accept = publication(ack, ACCEPT);
         let (reply, unsent) = inbox.connection.requests.try_send(accept);
         if let Some(publication) = unsent {
             inbox.connection.publish_soon(publication);
@@ -213,7 +213,7 @@ impl Drop for StreamSettle {
     fn drop(&mut self) {
         let Some(inbox) = self.inbox.take() else { return };
         let Some(ack) = inbox.settle(self.delivery) else { return };
-        inbox.connection.publish_soon(Publication::new(ack, RELEASE));
+        inbox.connection.publish_soon(publication(ack, RELEASE));
     }
 }
 

@@ -10,7 +10,7 @@ use async_nats::{HeaderMap, Message, StatusCode, Subject};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::Publication;
+use super::publication;
 use crate::connection::Connection;
 
 /// The first and the longest pause before a frame is sent again to a stream that is full.
@@ -33,12 +33,12 @@ pub(super) async fn store(
     };
     let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE);
     loop {
-        let mut request = Publication::new(subject.clone(), frame.bytes.clone());
+        let mut request = publication(subject.clone(), frame.bytes.clone());
         request.headers = Some(HeaderMap::from_iter([(NATS_MESSAGE_ID, frame.dedup_id().into())]));
         let confirm = async { connection.requests.send(request).await.await };
         let confirm = tokio::select! {
             confirm = timeout_at(until, confirm) => confirm.map_err(|_| unconfirmed())?,
-            () = connection.closed() => return Err(TransportErrorKind::Unconfirmed.into()),
+            () = connection.stop.cancelled() => return Err(TransportErrorKind::Unconfirmed.into()),
         };
         let error = match read(&confirm) {
             Ok(()) => return Ok(()),

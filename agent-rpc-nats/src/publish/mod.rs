@@ -14,7 +14,7 @@ use crate::config::InboxKind;
 use crate::connection::Connection;
 use crate::naming;
 
-pub(crate) use publisher::{Publication, Publisher};
+pub(crate) use publisher::{Publication, Publisher, publication};
 
 /// How a frame reaches the subscribers of its topic.
 #[derive(Debug, Clone, Copy)]
@@ -42,14 +42,15 @@ pub(crate) async fn publish(
         Some(route) => route,
         None => Box::pin(find_route(connection, to, &subject)).await?,
     };
-    match route {
-        Route::Broadcast => send(connection, Publication::new(subject, frame.bytes.clone())).await,
-        Route::Plain => {
-            let bounce = naming::bounce(connection.requests.inbox(), &frame.message_id);
-            let publication = Publication::new(subject, frame.bytes.clone()).with_reply(bounce);
-            send(connection, publication).await
-        }
-        Route::Stream => Box::pin(confirm::store(connection, to, subject, frame)).await,
+    let reply = match route {
+        Route::Broadcast => None,
+        Route::Plain => Some(naming::bounce(connection.requests.inbox(), &frame.message_id)),
+        Route::Stream => return Box::pin(confirm::store(connection, to, subject, frame)).await,
+    };
+    let publication = Publication { reply, ..publication(subject, frame.bytes.clone()) };
+    match connection.publisher.try_publish(publication) {
+        None => Ok(()),
+        Some(publication) => Box::pin(wait_for_room(connection, publication)).await,
     }
 }
 
@@ -75,12 +76,12 @@ async fn find_route(
     }
 }
 
-/// Hands a publication to whoever subscribes, and confirms nothing.
-async fn send(connection: &Connection, publication: Publication) -> Result<(), TransportError> {
-    let Some(publication) = connection.publisher.try_publish(publication) else { return Ok(()) };
+async fn wait_for_room(
+    connection: &Connection,
+    publication: Publication,
+) -> Result<(), TransportError> {
     let patience = connection.config.publish_timeout;
-    let published = Box::pin(timeout(patience, connection.publisher.publish(publication))).await;
-    published.map_err(|_| {
+    timeout(patience, connection.publisher.publish(publication)).await.map_err(|_| {
         let detail = format!("the connection took nothing for {patience:?}");
         TransportError::new(TransportErrorKind::Unreachable, detail)
     })

@@ -12,7 +12,8 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use async_nats::{Client, HeaderMap, PublishError, Subject};
+use async_nats::client::traits::Publisher as _;
+use async_nats::{Client, PublishError, Subject};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
@@ -22,17 +23,10 @@ use tracing::debug;
 
 use super::pace::Pace;
 
+pub(crate) use async_nats::message::OutboundMessage as Publication;
+
 /// How many publications may be gathered while the library takes no more.
 const MAX_GATHERED: usize = 1024;
-
-/// One message for the server.
-#[derive(Debug, Clone)]
-pub(crate) struct Publication {
-    pub(crate) subject: Subject,
-    pub(crate) reply: Option<Subject>,
-    pub(crate) headers: Option<HeaderMap>,
-    pub(crate) payload: Bytes,
-}
 
 /// Hands the publications of one connection to the client library.
 #[derive(Debug)]
@@ -51,27 +45,9 @@ struct State {
     pace: Pace,
 }
 
-impl Publication {
-    pub(crate) fn new(subject: Subject, payload: Bytes) -> Self {
-        Self { subject, reply: None, headers: None, payload }
-    }
-
-    pub(crate) fn with_reply(mut self, reply: Subject) -> Self {
-        self.reply = Some(reply);
-        self
-    }
-
-    async fn send(self, client: &Client) -> Result<(), PublishError> {
-        let Self { subject, reply, headers, payload } = self;
-        match (reply, headers) {
-            (None, None) => client.publish(subject, payload).await,
-            (None, Some(headers)) => client.publish_with_headers(subject, headers, payload).await,
-            (Some(reply), None) => client.publish_with_reply(subject, reply, payload).await,
-            (Some(reply), Some(headers)) => {
-                client.publish_with_reply_and_headers(subject, reply, headers, payload).await
-            }
-        }
-    }
+/// A publication without a reply subject and headers.
+pub(crate) fn publication(subject: Subject, payload: Bytes) -> Publication {
+    Publication { subject, reply: None, headers: None, payload }
 }
 
 impl Publisher {
@@ -85,7 +61,7 @@ impl Publisher {
         }
     }
 
-    /// Takes a publication; where there is no room for it now, it comes back.
+    /// Takes a publication; where there is no room for it now, it is returned.
     #[must_use]
     pub(crate) fn try_publish(&self, publication: Publication) -> Option<Publication> {
         let now = Instant::now();
@@ -93,7 +69,7 @@ impl Publisher {
         let is_flood = state.pace.is_flood(now);
         if !is_flood && !state.is_handing_over && state.gathered.is_empty() {
             // Under the lock, so that nothing overtakes it.
-            if let Some(sent) = publication.clone().send(&self.client).now_or_never() {
+            if let Some(sent) = self.client.publish_message(publication.clone()).now_or_never() {
                 log_unsent(sent);
                 return None;
             }
@@ -154,7 +130,7 @@ impl Publisher {
             mem::take(&mut state.gathered)
         };
         for publication in gathered {
-            log_unsent(publication.send(&self.client).await);
+            log_unsent(self.client.publish_message(publication).await);
             self.room.add_permits(1);
         }
         self.state().is_handing_over = false;
