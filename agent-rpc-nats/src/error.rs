@@ -1,5 +1,7 @@
 //! From the client library's errors to what can be done about them.
 
+use std::time::Duration;
+
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{
@@ -7,26 +9,48 @@ use async_nats::jetstream::context::{
     RequestError, RequestErrorKind,
 };
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::{ConnectError, ConnectErrorKind};
+use async_nats::{ConnectError, ConnectErrorKind, SubscribeError, SubscribeErrorKind};
 
-/// A connection that was not made. The cause may name the address, and never the credentials.
+/// A config, or a setting of the server, that must be changed.
+pub(crate) fn refused(detail: impl Into<String>) -> TransportError {
+    TransportError::new(TransportErrorKind::Refused, detail)
+}
+
+/// A server that accepts connections and does not speak in time.
+pub(crate) fn no_greeting(patience: Duration) -> TransportError {
+    let detail = format!("no server has answered for {patience:?}");
+    TransportError::new(TransportErrorKind::Unreachable, detail)
+}
+
+/// A subscription that the client library did not take.
+pub(crate) fn subscribing(error: SubscribeError) -> TransportError {
+    let kind = match error.kind() {
+        SubscribeErrorKind::Other => TransportErrorKind::Unreachable,
+        _ => TransportErrorKind::Refused,
+    };
+    TransportError::new(kind, "the subscription was not taken").because(error)
+}
+
+/// A connection that was not made: unreachable where a later try may succeed. The cause may name the
+/// address, and never the credentials.
 pub(crate) fn connecting(error: ConnectError) -> TransportError {
-    let (kind, detail) = match error.kind() {
+    let kind = match error.kind() {
+        ConnectErrorKind::Io if is_handshake(&error) => ConnectErrorKind::Tls,
+        kind => kind,
+    };
+    let (kind, detail) = match kind {
         ConnectErrorKind::AuthorizationViolation => (
             TransportErrorKind::Refused,
-            "wrong or missing credentials: set `credentials`, or `tls.identity` where the server \
-             asks for a certificate",
+            "wrong or missing credentials: set `credentials`, or `tls.certificate` where the \
+             server asks for one",
         ),
         ConnectErrorKind::Authentication => {
             (TransportErrorKind::Refused, "the credentials cannot sign what the server asks for")
         }
-        ConnectErrorKind::Tls => {
-            (TransportErrorKind::Refused, "the TLS handshake failed: see `tls.roots`")
-        }
-        ConnectErrorKind::Io if is_handshake(&error) => (
+        ConnectErrorKind::Tls => (
             TransportErrorKind::Refused,
-            "the TLS handshake failed: see `tls.roots`, and `tls.identity` where the server asks \
-             for a certificate",
+            "the TLS handshake failed: see `tls.ca`, and `tls.certificate` where the server asks \
+             for one",
         ),
         ConnectErrorKind::ServerParse => (TransportErrorKind::Refused, "the URL names no server"),
         ConnectErrorKind::Dns => (TransportErrorKind::Unreachable, "the host has no address"),
@@ -37,18 +61,7 @@ pub(crate) fn connecting(error: ConnectError) -> TransportError {
     TransportError::new(kind, detail).because(error)
 }
 
-/// Whether a later try may go better.
-pub(crate) fn is_passing(error: &ConnectError) -> bool {
-    match error.kind() {
-        ConnectErrorKind::Io => !is_handshake(error),
-        ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::MaxReconnects => {
-            true
-        }
-        _ => false,
-    }
-}
-
-/// Whether a certificate was not believed: the TLS library's errors come as such of reading.
+/// Whether a certificate was not believed: the TLS library's errors come as errors of reading.
 fn is_handshake(error: &ConnectError) -> bool {
     causes(error)
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
@@ -89,10 +102,15 @@ pub(crate) fn consuming(error: ConsumerError) -> TransportError {
     TransportError::new(kind, "the consumer of the inbox could not be made").because(error)
 }
 
-/// A look-up that brought no answer.
+/// A look-up that failed, where JetStream must be there.
+pub(crate) fn needs_jetstream(error: GetStreamByNameError) -> TransportError {
+    if is_without_jetstream(&error) { no_jetstream() } else { looking_up(error) }
+}
+
+/// A look-up that failed.
 pub(crate) fn looking_up(error: GetStreamByNameError) -> TransportError {
-    let detail = "whether a stream keeps the inbox is not known: permit `$JS.API.STREAM.NAMES`, or \
-                  set `inboxes`";
+    let detail = "it is not known whether a stream keeps the inbox: permit \
+                  `$JS.API.STREAM.NAMES`, or set `inboxes`";
     let kind = match error.kind() {
         GetStreamByNameErrorKind::Request => TransportErrorKind::Unreachable,
         _ => TransportErrorKind::Refused,
@@ -107,7 +125,6 @@ pub(crate) fn is_without_jetstream(error: &GetStreamByNameError) -> bool {
         .any(|error| error.kind() == RequestErrorKind::NoResponders)
 }
 
-pub(crate) fn no_jetstream() -> TransportError {
-    let detail = "the server has no JetStream: enable it, or set `requests` to `Requests::Core`";
-    TransportError::new(TransportErrorKind::Refused, detail)
+fn no_jetstream() -> TransportError {
+    refused("the server has no JetStream: enable it, or set `requests` to `Requests::Core`")
 }

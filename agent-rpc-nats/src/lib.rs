@@ -1,30 +1,29 @@
 //! NATS as the transport of agent-rpc: JetStream for what must be kept, core NATS for the rest.
 //!
-//! [`NatsTransport::connect`] takes a [`NatsConfig`]; what comes back is a transport for any number
-//! of agents and clients. The README says what of the seam is what at NATS, which permissions it
-//! takes and how to run it in production.
+//! [`NatsTransport::connect`] takes a URL or a [`NatsConfig`]; it returns a transport for any number
+//! of agents and clients. The README says what maps to what, which permissions it needs and how to
+//! run it in production.
 //!
 //! # Reading the code
 //!
-//! `transport` has the verbs. `connect` makes the client, `connection` owns it and follows what happens
-//! to it; `asks` is everything that the server answers; `inbox` are plain subscriptions, `pull` and
-//! `keeper` those that a stream keeps, which `streams` finds and makes; `naming` turns topics into
-//! names.
+//! `transport` has the verbs of the seam and hands each of them on. `config` has the settings,
+//! `naming` turns topics into the names of NATS. `connection` is what everything shares: `dial`
+//! makes the client, `owner` follows its events, `requests` are those whose reply comes from the
+//! server. `publish` finds the route of a frame, and hands it to the client library or waits for
+//! the confirm of a stream. `inbox` opens inboxes: `plain` ones are subscriptions, those of a
+//! `stream` are pulled by the task in `puller`. `jetstream` finds and makes streams and consumers.
+//! `error` says what can be done about an error of the client library.
 
-mod asks;
 mod config;
-mod connect;
 mod connection;
 mod error;
 mod inbox;
-mod keeper;
+mod jetstream;
 mod naming;
-mod outbox;
-mod pull;
-mod streams;
+mod publish;
 mod transport;
 
-pub use config::{Credentials, Identity, JetStream, Kept, NatsConfig, Requests, Retention, Tls};
+pub use config::{Credentials, InboxKind, JetStream, NatsConfig, Requests, Retention};
 pub use transport::NatsTransport;
 
 /// The program in the README compiles.

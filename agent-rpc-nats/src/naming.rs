@@ -1,69 +1,45 @@
-//! From topics to subjects, streams, consumers and queue groups.
+//! Names: from topics to subjects, streams, consumers and queue groups.
 
 use std::fmt::Write as _;
 
 use agent_rpc_core::transport::{TransportError, TransportErrorKind};
-use agent_rpc_core::wire::{MessageId, Topic};
+use agent_rpc_core::wire::{MessageId, Topic, TopicRole};
 use async_nats::Subject;
 
-/// The token of reply subjects that only serve to be told that nobody is there.
+/// The token in reply subjects at which nobody waits for an answer: they are there so that the
+/// server tells us when a message reaches nobody.
 const BOUNCE: &str = "agent-rpc-bounce";
 
-/// What a topic is for, as its name tells by the convention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Answers to callers: always plain subscriptions.
-    Answers,
-    /// Events for whoever listens: always plain subscriptions, and nobody need be there.
-    Events,
-    /// Anything else is somebody's inbox.
-    Inbox,
-}
+/// What the reply subjects of other clients begin with. They have no prefix of ours.
+const FOREIGN_INBOX: &str = "_INBOX.";
 
-pub(crate) fn place(topic: &Topic) -> Place {
-    let topic = topic.as_str();
-    let mut rest = topic.split('.').skip(1);
-    if topic.starts_with("_INBOX.") || rest.any(|token| token == "responses") {
-        Place::Answers
-    } else if topic.ends_with(".events") {
-        Place::Events
-    } else {
-        Place::Inbox
-    }
-}
-
-/// The subject of a topic: the topic itself, behind the prefix.
-///
-/// What begins with `_INBOX.` is the reply subject of a stranger's request, and has no prefix.
+/// The subject of a topic: the topic's name after the prefix.
 pub(crate) fn subject(prefix: Option<&str>, topic: &Topic) -> Result<Subject, TransportError> {
-    let text = topic.as_str();
-    let is_pattern = text.bytes().any(|byte| matches!(byte, b'*' | b'>'));
-    // What begins with a dollar speaks to the server itself.
-    if text.starts_with('$') || is_pattern || text.split('.').any(str::is_empty) {
-        let detail = format!("{topic} is no subject of NATS");
+    let name = topic.as_str();
+    let is_pattern = name.bytes().any(|byte| matches!(byte, b'*' | b'>'));
+    // A subject that begins with a dollar speaks to the server itself.
+    if name.starts_with('$') || is_pattern || name.split('.').any(str::is_empty) {
+        let detail = format!("NATS has no subject {topic}");
         return Err(TransportError::new(TransportErrorKind::Refused, detail));
     }
     Ok(match prefix {
-        Some(prefix) if !text.starts_with("_INBOX.") => format!("{prefix}.{text}").into(),
-        _ => Subject::from_utf8(topic.shared()).expect("it is text"),
+        Some(prefix) if !name.starts_with(FOREIGN_INBOX) => format!("{prefix}.{name}").into(),
+        _ => Subject::from_utf8(topic.shared()).expect("a topic is text"),
     })
 }
 
-/// The group in which the replicas of an agent share its requests: the agent's id, where the
-/// topic has one by the convention.
+/// The group in which the replicas of an agent share its requests.
 pub(crate) fn group(topic: &Topic) -> String {
-    let text = topic.as_str();
-    let id = text.strip_prefix("agents.").and_then(|rest| rest.split('.').next());
-    id.map_or_else(|| name(text), name)
+    name(topic.agent().unwrap_or(topic.as_str()))
 }
 
-/// The name of the stream that keeps a subject. One name, one subject.
+/// The name of the stream that keeps a subject.
 pub(crate) fn stream(subject: &str) -> String {
     name(subject)
 }
 
 /// The name of the consumer that reads a subject. A stream may hold the inboxes of many agents and
-/// tenants, so that the agent's id alone would not tell them apart.
+/// tenants, so the agent's id alone would not tell them apart.
 pub(crate) fn consumer(group: Option<&str>, subject: &str) -> String {
     match group {
         Some(group) => format!("{}~~{}", name(group), name(subject)),
@@ -71,42 +47,39 @@ pub(crate) fn consumer(group: Option<&str>, subject: &str) -> String {
     }
 }
 
-/// A name as streams and consumers have it: a dot becomes `~`, and what neither a name nor a file
-/// may contain its code. Two subjects never have the same name.
+/// A name that streams and consumers may have: a dot becomes `~`, and a byte that is not allowed in
+/// a name or a file becomes its code. Two subjects never have the same name.
 fn name(subject: &str) -> String {
     let mut name = String::with_capacity(subject.len());
     for byte in subject.bytes() {
-        match byte {
-            b'.' => name.push('~'),
-            b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => name.push(byte.into()),
-            other => write!(name, "={other:02X}").expect("a string takes anything"),
-        }
+        if byte == b'.' { name.push('~') } else { push_encoded(&mut name, byte) }
     }
     name
 }
 
-/// The reply subject under `inbox` at which we learn that a message reached nobody. It carries the
-/// message's id, so that nothing has to be remembered.
-pub(crate) fn bounce(inbox: &str, id: &MessageId) -> String {
-    let mut subject = String::with_capacity(inbox.len() + BOUNCE.len() + id.as_str().len() + 2);
-    subject.push_str(inbox);
-    subject.push('.');
-    subject.push_str(BOUNCE);
-    subject.push('.');
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    // Our own ids are.
-    if id.as_str().bytes().all(is_plain) {
-        subject.push_str(id.as_str());
-        return subject;
+fn push_encoded(text: &mut String, byte: u8) {
+    if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
+        text.push(byte.into());
+    } else {
+        write!(text, "={byte:02X}").expect("a string takes anything");
     }
-    for byte in id.as_str().bytes() {
-        if is_plain(byte) {
-            subject.push(byte.into());
-        } else {
-            write!(subject, "={byte:02X}").expect("a string takes anything");
-        }
+}
+
+/// The reply subject, below `inbox`, at which we are told that a message reached nobody. It carries
+/// the message's id, so that nothing has to be remembered.
+pub(crate) fn bounce(inbox: &str, id: &MessageId) -> Subject {
+    let id = id.as_str();
+    let mut subject = String::with_capacity(inbox.len() + BOUNCE.len() + id.len() + 2);
+    for part in [inbox, ".", BOUNCE, "."] {
+        subject.push_str(part);
     }
-    subject
+    // Our own ids need no code.
+    if id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+        subject.push_str(id);
+    } else {
+        id.bytes().for_each(|byte| push_encoded(&mut subject, byte));
+    }
+    subject.into()
 }
 
 /// The id of the message that bounced at this subject, which begins with `inbox`.
@@ -126,9 +99,11 @@ pub(crate) fn bounced(inbox: &str, subject: &str) -> Option<MessageId> {
     MessageId::new(String::from_utf8(bytes).ok()?).ok()
 }
 
-/// Whether somebody waits for an answer at this reply subject.
-pub(crate) fn is_answered(reply: &str) -> bool {
-    !reply.contains(BOUNCE)
+/// The topic at which the sender of a message waits for an answer, if it does.
+pub(crate) fn reply_topic(reply: &str) -> Option<Topic> {
+    let topic = (!reply.contains(BOUNCE)).then(|| Topic::new(reply).ok())??;
+    // The convention does not name the inboxes of strangers; a reply subject is for answers.
+    Some(topic.with_role(TopicRole::Responses))
 }
 
 #[cfg(test)]
@@ -140,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_is_its_topic_behind_the_prefix() {
+    fn a_subject_is_its_topic_after_the_prefix() {
         let requests = topic("agents.pr-reviewer.acme.requests");
         assert_eq!(&*subject(None, &requests).unwrap(), "agents.pr-reviewer.acme.requests");
         assert_eq!(*subject(Some("prod.eu"), &requests).unwrap(), *format!("prod.eu.{requests}"));
@@ -149,23 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_into_the_pattern_language_or_the_server_is_refused() {
+    fn a_name_that_is_a_pattern_or_speaks_to_the_server_is_refused() {
         for text in [".", "a.", ".a", "a..b", "a.*", "a.>", ">", "a*b", "$JS.API.INFO", "$SYS.x"] {
             let error = subject(Some("prefix"), &topic(text)).unwrap_err();
             assert_eq!(error.kind(), TransportErrorKind::Refused, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_convention_tells_what_a_topic_is_for() {
-        assert_eq!(place(&topic("agents.a.responses.x")), Place::Answers);
-        assert_eq!(place(&topic("agents.a.acme.responses")), Place::Answers);
-        assert_eq!(place(&topic("_INBOX.x")), Place::Answers);
-        assert_eq!(place(&topic("agents.a.events")), Place::Events);
-        for inbox in
-            ["agents.a.requests", "agents.a.requests.dlq", "mine", "agents.events.requests"]
-        {
-            assert_eq!(place(&topic(inbox)), Place::Inbox);
         }
     }
 
@@ -196,9 +158,14 @@ mod tests {
                 at.split('.').all(|token| !token.is_empty() && !token.contains(['*', '>', ' ']))
             );
             assert_eq!(bounced("_INBOX.x", &at), Some(id));
-            assert!(!is_answered(&at));
+            assert_eq!(reply_topic(&at), None);
         }
         assert_eq!(bounced("_INBOX.x", "_INBOX.x.7"), None);
-        assert!(is_answered("_INBOX.x.7"));
+    }
+
+    #[test]
+    fn a_strangers_reply_subject_is_for_answers() {
+        let reply = reply_topic("_INBOX.x.7").unwrap();
+        assert_eq!((reply.as_str(), reply.role()), ("_INBOX.x.7", TopicRole::Responses));
     }
 }

@@ -1,10 +1,10 @@
-//! The tasks behind a connection: they hand over what goes out and what comes in, follow what happens
-//! to it, and do what others leave behind.
+//! The tasks of a connection: they hand on what goes out and what comes in, follow the connection's
+//! state, and do the work that others leave to them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use agent_rpc_core::transport::{Link, LinkState};
+use agent_rpc_core::transport::LinkState;
 use async_nats::{Event, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, OptionFuture};
@@ -12,42 +12,41 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::{Connection, FLUSH, Job, News};
-use crate::config::max_frame;
+use super::{Connection, FLUSH_TIMEOUT, Job, Notice};
 use crate::naming;
 
-/// The client library keeps 128 events, and throws away what comes on top. Behind so many that
-/// mean nothing to us one that means a loss may be missing.
-const HARMLESS: u32 = 100;
+/// The client library keeps 128 events, and throws away what comes on top: after so many server
+/// errors, an event that tells of a loss may be missing.
+const MAX_SERVER_ERRORS: u32 = 100;
 
-/// Hands letters to the client library.
-pub(super) async fn carry(connection: Arc<Connection>) {
+/// Hands publications to the client library.
+pub(super) async fn publish(connection: Arc<Connection>) {
     tokio::select! {
-        () = connection.outbox.carry(&connection.client) => {}
+        () = connection.publisher.run() => {}
         () = connection.stop.cancelled() => {}
     }
 }
 
-/// Hands answers to who asked, and bounces to the inboxes.
-pub(super) async fn answers(connection: Arc<Connection>, mut answers: Subscriber) {
+/// Hands replies to those who wait for them, and bounces to the inboxes.
+pub(super) async fn receive(connection: Arc<Connection>, mut replies: Subscriber) {
     loop {
         let next = tokio::select! {
             biased;
-            next = answers.next() => next,
+            next = replies.next() => next,
             () = connection.stop.cancelled() => None,
         };
         let Some(message) = next else { return };
-        if let Some(other) = connection.asks.answer(message)
+        if let Some(other) = connection.requests.reply(message)
             && other.status == Some(StatusCode::NO_RESPONDERS)
-            && let Some(id) = naming::bounced(connection.asks.inbox(), &other.subject)
+            && let Some(id) = naming::bounced(connection.requests.inbox(), &other.subject)
         {
-            connection.streams.forget_who_is_nowhere();
-            connection.tell(&News::Bounced(id));
+            connection.streams.kinds.forget_plain();
+            connection.inboxes.notify(&Notice::Bounced(id));
         }
     }
 }
 
-/// Owns the connection: follows what happens to it, and does what others leave behind.
+/// Owns the connection: follows its events, and does the jobs that others leave.
 pub(super) async fn own(
     connection: Arc<Connection>,
     mut events: mpsc::UnboundedReceiver<Event>,
@@ -55,7 +54,7 @@ pub(super) async fn own(
 ) {
     let connects = || connection.client.statistics().connects.load(Ordering::Acquire);
     let mut seen = 1;
-    let mut harmless = 0;
+    let mut server_errors = 0;
     let mut reviving: Option<BoxFuture<'_, ()>> = None;
     loop {
         tokio::select! {
@@ -66,35 +65,14 @@ pub(super) async fn own(
                 connection.revived();
             }
             Some(event) = events.recv() => {
-                match event {
-                    Event::Disconnected => {
-                        reviving = None;
-                        connection.set_link(LinkState::Down);
-                        warn!("the connection to NATS is lost");
-                    }
-                    Event::SlowConsumer(_) => {
-                        warn!("messages were lost: an inbox held more than `max_queued`");
-                        // Answers to us may have been among them.
-                        connection.ask_again();
-                        connection.tell(&News::Gap);
-                    }
-                    Event::ServerError(error) => {
-                        warn!(%error, "NATS reports an error");
-                        harmless += 1;
-                    }
-                    Event::Closed => connection.set_link(LinkState::Closed),
-                    Event::ClientError(error) => debug!(%error, "no connection yet"),
-                    Event::Connected | Event::LameDuckMode | Event::Draining => {}
+                if matches!(event, Event::Disconnected) {
+                    reviving = None;
                 }
-                if harmless == HARMLESS {
-                    harmless = 0;
-                    connection.ask_again();
-                    connection.tell(&News::Gap);
-                }
+                follow(&connection, event, &mut server_errors);
                 if connects() != seen {
                     seen = connects();
                     // The client library has subscribed again before it takes the echo.
-                    reviving = Some(Box::pin(connection.barrier()));
+                    reviving = Some(Box::pin(connection.requests.echo()));
                 }
             }
             Some(job) = jobs.recv() => {
@@ -102,47 +80,33 @@ pub(super) async fn own(
             }
         }
     }
-    // What was left behind in the last moment is still done.
+    // Jobs that were left in the last moment are still done.
     while let Ok(job) = jobs.try_recv() {
-        timeout(FLUSH, job).await.ok();
+        timeout(FLUSH_TIMEOUT, job).await.ok();
     }
-    timeout(FLUSH, connection.outbox.hand_over(&connection.client)).await.ok();
+    timeout(FLUSH_TIMEOUT, connection.publisher.flush()).await.ok();
 }
 
-impl Connection {
-    /// The connection is a new one, and all subscriptions are live on it.
-    fn revived(self: &Arc<Self>) {
-        self.max_frame.store(max_frame(self.client.server_info().max_payload), Ordering::Relaxed);
-        self.link.send_if_modified(|link| {
-            let is_open = link.state != LinkState::Closed;
-            if is_open {
-                *link = Link { state: LinkState::Up, generation: link.generation + 1 };
+fn follow(connection: &Arc<Connection>, event: Event, server_errors: &mut u32) {
+    match event {
+        Event::Disconnected => {
+            connection.link.set(LinkState::Down);
+            warn!("the connection to NATS is lost");
+        }
+        Event::SlowConsumer(_) => {
+            warn!("messages were lost: an inbox held more than `max_queued`");
+            connection.lost_messages();
+        }
+        Event::ServerError(error) => {
+            warn!(%error, "NATS reports an error");
+            *server_errors += 1;
+            if *server_errors == MAX_SERVER_ERRORS {
+                *server_errors = 0;
+                connection.lost_messages();
             }
-            is_open
-        });
-        self.ask_again();
-        self.tell(&News::Back);
-        self.tell(&News::Gap);
-    }
-
-    /// Asks again what is still open, beside everything else: the client may take no more for now.
-    fn ask_again(self: &Arc<Self>) {
-        let connection = Arc::clone(self);
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = connection.asks.again() => {}
-                () = connection.stop.cancelled() => {}
-            }
-        });
-    }
-
-    fn set_link(&self, state: LinkState) {
-        self.link.send_if_modified(|link| {
-            let differs = link.state != state && link.state != LinkState::Closed;
-            if differs {
-                link.state = state;
-            }
-            differs
-        });
+        }
+        Event::Closed => connection.link.set(LinkState::Closed),
+        Event::ClientError(error) => debug!(%error, "no connection yet"),
+        Event::Connected | Event::LameDuckMode | Event::Draining => {}
     }
 }

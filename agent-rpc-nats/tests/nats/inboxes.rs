@@ -43,7 +43,7 @@ async fn the_config_knows_how_an_inbox_is_kept_without_asking() {
     let nats = server();
     let at = topic("agents.a.requests");
     let mut config = core(&nats);
-    config.inboxes.insert(at.clone(), Kept::InStream);
+    config.inboxes.insert(at.clone(), InboxKind::Stream);
     let sender = connect(config).await;
     // It believes in a stream that is not there.
     let error = sender.publish(&at, &frame("x")).await.unwrap_err();

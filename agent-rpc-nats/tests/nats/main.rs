@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod inboxes;
+mod roles;
 mod secrets;
 mod servers;
 mod streams;
@@ -19,7 +20,7 @@ use agent_rpc_core::wire::{
     AgentAddress, AgentId, AgentRpcEnvelope, CorrelationId, Kind, Limits, MessageId, Payload,
     Received, Topic,
 };
-use agent_rpc_nats::{JetStream, Kept, NatsConfig, NatsTransport, Requests, Retention};
+use agent_rpc_nats::{InboxKind, JetStream, NatsConfig, NatsTransport, Requests, Retention};
 use async_nats::jetstream::{self, consumer, stream};
 use futures_util::StreamExt;
 use test_brokers::{Nats, NatsOptions};

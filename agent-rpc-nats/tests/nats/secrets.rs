@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use agent_rpc_core::transport::{TransportError, TransportErrorKind};
-use agent_rpc_nats::{Credentials, Identity, NatsConfig, NatsTransport, Tls};
+use agent_rpc_core::transport::{Tls, TransportError, TransportErrorKind};
+use agent_rpc_nats::{Credentials, NatsConfig, NatsTransport};
 use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair as TlsKey};
 use test_brokers::{Nats, NatsOptions};
@@ -132,54 +132,55 @@ impl Certificates {
         Self { folder, authority }
     }
 
-    fn roots(&self) -> PathBuf {
+    fn ca(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
 
-    fn sign(&self, name: &str) -> Identity {
+    /// A certificate of that name with its key, and nothing else.
+    fn sign(&self, name: &str) -> Tls {
         let key = TlsKey::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.authority).unwrap();
         let at = |kind: &str| self.folder.join(format!("{name}-{kind}.pem"));
         fs::write(at("cert"), certificate.pem()).unwrap();
         fs::write(at("key"), key.serialize_pem()).unwrap();
-        Identity { certificate: at("cert"), key: at("key") }
+        let mut tls = Tls::default();
+        (tls.certificate, tls.key) = (Some(at("cert")), Some(at("key")));
+        tls
     }
 }
 
 async fn with_tls(
     nats: &Nats,
-    roots: Option<PathBuf>,
-    identity: Option<Identity>,
+    ca: Option<PathBuf>,
+    identity: Option<Tls>,
 ) -> Result<(), TransportError> {
     let mut config = NatsConfig::new(nats.url());
-    let mut tls = Tls::default();
-    tls.roots = roots;
-    tls.identity = identity;
-    config.tls = Some(tls);
+    config.tls = identity.unwrap_or_default();
+    config.tls.ca = ca;
     NatsTransport::connect(config).await.map(drop)
 }
 
-fn tls_config(own: &Identity, more: &str) -> String {
-    let (certificate, key) = (&own.certificate, &own.key);
+fn tls_config(own: &Tls, more: &str) -> String {
+    let (certificate, key) = own.identity().unwrap().unwrap();
     format!("tls {{ cert_file: {certificate:?}, key_file: {key:?}, timeout: 10 {more} }}\n")
 }
 
 #[tokio::test]
-async fn a_certificate_must_lead_to_a_root_that_we_trust() {
+async fn a_certificate_must_be_signed_by_whom_we_trust() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, other) =
         (Certificates::new(folder.path(), "ours"), Certificates::new(folder.path(), "other"));
     let nats = server(tls_config(&ours.sign("localhost"), ""));
-    with_tls(&nats, Some(ours.roots()), None).await.unwrap();
-    for roots in [Some(other.roots()), None] {
-        let error = with_tls(&nats, roots, None).await.unwrap_err();
+    with_tls(&nats, Some(ours.ca()), None).await.unwrap();
+    for ca in [Some(other.ca()), None] {
+        let error = with_tls(&nats, ca, None).await.unwrap_err();
         assert_eq!(error.kind(), TransportErrorKind::Refused, "{}", spelt_out(&error));
-        assert!(error.to_string().contains("tls.roots"), "{error}");
+        assert!(error.to_string().contains("tls.ca"), "{error}");
     }
     // Whoever asks for TLS gets no connection without it.
     let plain = server(String::new());
-    let error = with_tls(&plain, Some(ours.roots()), None).await.unwrap_err();
+    let error = with_tls(&plain, Some(ours.ca()), None).await.unwrap_err();
     assert_eq!(error.kind(), TransportErrorKind::Refused, "{}", spelt_out(&error));
 }
 
@@ -188,12 +189,29 @@ async fn a_server_that_asks_for_a_certificate_takes_ours_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, other) =
         (Certificates::new(folder.path(), "ours"), Certificates::new(folder.path(), "other"));
-    let roots = ours.roots();
+    let ca = ours.ca();
     let nats =
-        server(tls_config(&ours.sign("localhost"), &format!(", verify: true, ca_file: {roots:?}")));
-    with_tls(&nats, Some(ours.roots()), Some(ours.sign("caller"))).await.unwrap();
+        server(tls_config(&ours.sign("localhost"), &format!(", verify: true, ca_file: {ca:?}")));
+    with_tls(&nats, Some(ours.ca()), Some(ours.sign("caller"))).await.unwrap();
     for identity in [None, Some(other.sign("caller"))] {
-        let error = with_tls(&nats, Some(ours.roots()), identity).await.unwrap_err();
+        let error = with_tls(&nats, Some(ours.ca()), identity).await.unwrap_err();
         assert_eq!(error.kind(), TransportErrorKind::Refused, "{}", spelt_out(&error));
     }
+}
+
+#[tokio::test]
+async fn the_handshake_comes_before_the_greeting_where_the_config_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = Certificates::new(folder.path(), "ours");
+    let first = async |more: &str| {
+        let nats = server(tls_config(&ours.sign("localhost"), more));
+        let mut config = NatsConfig::new(nats.url());
+        config.tls.ca = Some(ours.ca());
+        config.tls_first = true;
+        NatsTransport::connect(config).await.map(drop)
+    };
+    first(", handshake_first: auto").await.unwrap();
+    // This server greets first: the greeting is no handshake.
+    let error = first("").await.unwrap_err();
+    assert_eq!(error.kind(), TransportErrorKind::Refused, "{}", spelt_out(&error));
 }

@@ -8,18 +8,46 @@ async fn a_server_that_is_not_there_is_an_error_at_once_or_waited_for() {
     let port = nats.port();
     nats.server().stop();
     let mut config = NatsConfig::new(format!("nats://me:secret@127.0.0.1:{port}"));
-    config.connect_timeout = Duration::ZERO;
     let error = NatsTransport::connect(config.clone()).await.unwrap_err();
     assert_eq!(error.kind(), TransportErrorKind::Unreachable);
     assert!(!spelt_out(&error).contains("secret"));
     config.url = nats.url();
-    config.connect_timeout = Duration::from_secs(30);
+    config.wait_at_start = Duration::from_secs(30);
     let starting = tokio::task::spawn_blocking(move || {
         nats.server().start().unwrap();
         nats
     });
     let (connected, _nats) = tokio::join!(NatsTransport::connect(config), starting);
     connected.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_durations_are_waited_for_as_long_as_a_clock_can() {
+    let nats = server();
+    let mut config = in_stream(&nats, |settings| {
+        settings.ack_wait = Duration::MAX;
+        settings.max_age = Some(Duration::MAX);
+        settings.duplicate_window = Duration::MAX;
+    });
+    config.connect_timeout = Duration::MAX;
+    config.wait_at_start = Duration::MAX;
+    config.publish_timeout = Duration::MAX;
+    let transport = connect(config).await;
+    let mut inbox = worker(&transport, "agents.a.requests").await;
+    transport.publish(&topic("agents.a.requests"), &frame("x")).await.unwrap();
+    next(&mut inbox).await.accept().await.unwrap();
+    let listening = Subscription::Listener { window: 1 };
+    let mut inbox = transport.subscribe(&topic("agents.a.events"), listening).await.unwrap();
+    transport.publish(&topic("agents.a.events"), &frame("news")).await.unwrap();
+    assert_eq!(next(&mut inbox).await.bytes(), "news");
+    transport.close(Duration::MAX).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_is_enough_to_connect() {
+    let nats = server();
+    let transport = NatsTransport::connect(nats.url().as_str()).await.unwrap();
+    assert!(transport.guarantees().durable);
 }
 
 #[tokio::test(flavor = "multi_thread")]

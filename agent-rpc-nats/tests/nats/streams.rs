@@ -105,7 +105,7 @@ async fn a_consumer_that_was_deleted_is_made_again() {
     let context = jetstream::new(async_nats::connect(nats.url()).await.unwrap());
     let at = topic("agents.a.requests");
     let mut config = in_stream(&nats, |settings| settings.ack_wait = Duration::from_millis(300));
-    config.inboxes.insert(at.clone(), Kept::InStream);
+    config.inboxes.insert(at.clone(), InboxKind::Stream);
     let transport = connect(config).await;
     let mut inbox = worker(&transport, at.as_str()).await;
     transport.publish(&at, &frame("one")).await.unwrap();
