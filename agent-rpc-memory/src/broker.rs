@@ -22,12 +22,12 @@ use crate::transport::MemoryTransport;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let broker = MemoryBroker::new();
-/// let agent = Agent::builder(AgentId::new("calculator")?)
+/// let agent = Agent::builder("calculator")
 ///     .handle("double", |_, n: u32| async move { Ok(n * 2) })
 ///     .serve_on(Arc::new(broker.connect()))
 ///     .start()
 ///     .await?;
-/// let client = Client::builder(AgentId::new("student")?)
+/// let client = Client::builder("student")
 ///     .peer("agent://calculator".parse::<AgentAddress>()?, Route::over(Arc::new(broker.connect())))
 ///     .start()
 ///     .await?;

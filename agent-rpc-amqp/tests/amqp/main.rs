@@ -107,7 +107,7 @@ async fn delivery(inbox: &mut Inbox) -> Delivery {
 }
 
 async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
-    Agent::builder(AgentId::new(name).unwrap())
+    Agent::builder(name)
         .handle("double", |_, n: u32| async move { Ok(n * 2) })
         .serve_on(Arc::clone(transport) as _)
         .start()
@@ -119,8 +119,7 @@ async fn serve(name: &str, transport: &Arc<AmqpTransport>) -> Agent {
 async fn call(to: &str, transport: &Arc<AmqpTransport>) -> u32 {
     let address: AgentAddress = to.parse().unwrap();
     let route = Route::over(Arc::clone(transport) as _);
-    let client =
-        Client::builder(AgentId::new("me").unwrap()).peer(address, route).start().await.unwrap();
+    let client = Client::builder("me").peer(address, route).start().await.unwrap();
     client.call(to, "double", &21).await.unwrap()
 }
 

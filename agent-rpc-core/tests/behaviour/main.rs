@@ -48,8 +48,7 @@ fn connect(broker: &MemoryBroker) -> Arc<dyn RpcTransport> {
 }
 
 fn caller(broker: &MemoryBroker) -> ClientBuilder {
-    Client::builder("caller")
-        .peer(CALLEE, Route::over(connect(broker)))
+    Client::builder("caller").peer(CALLEE, Route::over(connect(broker)))
 }
 
 async fn echo(broker: &MemoryBroker) -> Agent {

@@ -83,8 +83,7 @@ async fn one_key_is_one_effect_and_no_other() {
     assert_eq!(fault.code, codes::KEY_CONFLICT);
     assert_eq!(call("b", 7).await.unwrap().value, 2);
     // Another caller's key is another key.
-    let other = Client::builder("other")
-        .peer(CALLEE, Route::over(connect(&broker)));
+    let other = Client::builder("other").peer(CALLEE, Route::over(connect(&broker)));
     let other = other.start().await.unwrap();
     let reply = other.request_agent(CALLEE, "count", &7).idempotency_key("a").typed::<usize>();
     assert_eq!(reply.await.unwrap().value, 3);
@@ -153,8 +152,8 @@ async fn a_request_that_reaches_nobody_ends_at_once_or_takes_another_route() {
 
 #[tokio::test]
 async fn a_broker_that_is_down_is_passed_over_at_once() {
-    let config =
-        MemoryConfig { publish_timeout: Duration::from_secs(600), ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.publish_timeout = Duration::from_secs(600);
     let (down, broker) = (MemoryBroker::with_config(config), MemoryBroker::new());
     let (agent, runs) = counting();
     let agent = agent.serve_on(connect(&down)).serve_on(connect(&broker));

@@ -151,7 +151,8 @@ impl dead_letters::Harness for Topics {
     }
 
     async fn start(&self) -> Result<Box<dyn dead_letters::Storage>, BoxError> {
-        let config = MemoryConfig { max_frame: MAX_FRAME, ..MemoryConfig::default() };
+        let mut config = MemoryConfig::default();
+        config.max_frame = MAX_FRAME;
         let broker = MemoryBroker::with_config(config);
         // The first worker makes the inbox and the topic beside it.
         let requests = Topic::new("agents.callee.requests")?;

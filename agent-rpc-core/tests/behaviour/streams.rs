@@ -1,6 +1,6 @@
 //! Streams of answers.
 
-use agent_rpc_core::client::{Answers, StreamItem};
+use agent_rpc_core::client::{AnswerStream, StreamItem};
 use futures_util::StreamExt;
 
 use super::*;
@@ -49,7 +49,8 @@ async fn a_caller_that_takes_one_answer_gets_the_final_one() {
 #[tokio::test]
 async fn a_slow_reader_holds_the_agent_back_and_no_other_call() {
     // Room for few answers, so that the agent has to wait for its reader.
-    let config = MemoryConfig { max_queued: 4, ..MemoryConfig::default() };
+    let mut config = MemoryConfig::default();
+    config.max_queued = 4;
     let broker = MemoryBroker::with_config(config);
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);

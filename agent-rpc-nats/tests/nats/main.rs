@@ -85,8 +85,7 @@ fn spelt_out(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 async fn agent(name: &str, transport: Arc<dyn RpcTransport>) -> Agent {
-    let agent = Agent::builder(AgentId::new(name).unwrap())
-        .handle("double", |_, n: u32| async move { Ok(2 * n) });
+    let agent = Agent::builder(name).handle("double", |_, n: u32| async move { Ok(2 * n) });
     agent.serve_on(transport).start().await.unwrap()
 }
 
