@@ -96,11 +96,10 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Stream for AnswerStream<P, F> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Poll::Ready(item) = self.items.poll_recv(cx) {
-                let read = |item| read(item, &self.facts);
-                return Poll::Ready(item.map(read));
+            if let Ok(item) = self.items.try_recv() {
+                return Poll::Ready(Some(read(item, &self.facts)));
             }
-            // The channel is empty: the call goes on. What it hands on is taken at once.
+            // Nothing is ready: the call goes on. What it hands on then is taken at once.
             let Some(call) = &mut self.call else { return Poll::Ready(None) };
             if call.poll_unpin(cx).is_ready() {
                 self.call = None;

@@ -19,7 +19,10 @@ async fn signed_both_ways_or_not_at_all() {
     // A caller without the key is told, in an answer that it can read.
     let plain = caller(&broker).start().await.unwrap();
     let error = plain.request_agent("agent://callee", "echo", &()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the agent answered with an error: AUTH_REJECTED: wrong-kind");
+    assert_eq!(
+        error.to_string(),
+        "echo of agent://callee was answered with an error: AUTH_REJECTED: wrong-kind"
+    );
     // One that demands signatures believes no answer under another key.
     let other = caller(&broker).trust(keys("another")).start().await.unwrap();
     let request = other.request_agent("agent://callee", "echo", &());
