@@ -58,7 +58,7 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: fmt::Display>>(
     mistakes: &mut Vec<String>,
 ) -> Option<T> {
     let parsed = text.parse().map_err(|error| {
-        mistakes.push(format!("{what} {:?}: {error}", text));
+        mistakes.push(format!("{what} {text:?}: {error}"));
     });
     parsed.ok()
 }

@@ -103,7 +103,7 @@ impl Load {
         let begin = Instant::now();
         self.ledger.begin(number, self.timeout);
         let reply = client
-            .request_agent(&format!("agent://{WORKER}"), CAPABILITY, &Work { number, ms })
+            .request_agent(format!("agent://{WORKER}"), CAPABILITY, &Work { number, ms })
             .timeout(self.timeout)
             .idempotency_key(number.to_string())
             .typed::<Done>()

@@ -16,7 +16,7 @@ use agent_rpc_amqp::AmqpTransport;
 use agent_rpc_core::Agent;
 use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::{Arrival, Delivery, Frame, Inbox, TransportError};
-use agent_rpc_core::wire::{AgentAddress, AgentId, CorrelationId, MessageId, Topic};
+use agent_rpc_core::wire::{AgentAddress, CorrelationId, MessageId, Topic};
 use lapin::{Channel, Connection, ConnectionProperties};
 use test_brokers::{RabbitMq, RabbitMqOptions};
 use tokio::task::spawn_blocking;

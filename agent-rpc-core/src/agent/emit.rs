@@ -20,12 +20,11 @@ impl Shared {
         payload: Result<Payload, PayloadError>,
         scope: Option<&Scope>,
     ) -> Result<(), CallError> {
-        let facts = || {
-            let mut facts = CallFacts::default();
-            facts.to = self.address.to_string();
-            facts.capability = capability.to_owned();
-            facts.tenant = self.tenant.clone();
-            facts
+        let facts = || CallFacts {
+            to: self.address.to_string(),
+            capability: capability.to_owned(),
+            tenant: self.tenant.clone(),
+            ..CallFacts::default()
         };
         let invalid = |code, detail: String| CallError::invalid(Reason::new(code, detail), facts());
         let wrong = |detail: String| invalid(codes::INVALID_ENVELOPE, detail);

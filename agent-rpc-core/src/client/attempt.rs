@@ -13,7 +13,6 @@ use super::prepare::Call;
 use super::send;
 use crate::timing::RESEND_INTERVAL;
 use crate::transport::{Frame, TransportErrorKind};
-use crate::wire::Topic;
 
 /// A call on one route.
 pub(super) struct Attempt<'a, T> {
@@ -60,10 +59,9 @@ impl<'a, T: Take> Attempt<'a, T> {
     /// The frame, with the address at which we are answered on this route.
     async fn frame(&mut self) -> Result<Frame, RouteFailure> {
         let client = &self.call.client;
-        let responses = Topic::responses(&client.agent, client.tenant.as_ref());
         let opened = tokio::select! {
             biased;
-            opened = self.mailbox.open(&self.call.routes[self.nth], &responses) => opened,
+            opened = self.mailbox.open(&self.call.routes[self.nth], client) => opened,
             () = client.stop.cancelled() => Err(RouteFailure::Abandoned { sent: false }),
         };
         self.call.envelope.reply_to = opened?;

@@ -20,7 +20,7 @@ use crate::start_error::{StartError, parsed};
 use crate::timing::DEFAULT_CALL_TIMEOUT;
 use crate::transport::{RpcTransport, Subscription};
 use crate::trust::{Trust, TrustBroker};
-use crate::wire::{AgentAddress, AgentId, Limits, TenantId, TenantName, Topic};
+use crate::wire::{AgentAddress, AgentId, Limits, TenantId, TenantName, Topic, TransportKind};
 
 /// Deliveries of answers that may be open at once: each is settled as soon as it is read.
 const REPLY_WINDOW: usize = 1024;
@@ -217,6 +217,12 @@ impl Shared {
         Ok(())
     }
 
+    /// The gate for what comes over this kind of transport.
+    pub(super) fn gate(&self, kind: TransportKind) -> Gate {
+        let (address, tenant_id) = (self.address.clone(), self.tenant_id.clone());
+        Gate::new(address, tenant_id, Arc::clone(&self.settings), kind)
+    }
+
     async fn open_replies(
         &self,
         transport: Arc<dyn RpcTransport>,
@@ -228,8 +234,6 @@ impl Shared {
             Ok(inbox) => inbox,
             Err(source) => return Err(StartError::Transport { kind, topic, source }),
         };
-        let (address, tenant_id) = (self.address.clone(), self.tenant_id.clone());
-        let gate = Gate::new(address, tenant_id, Arc::clone(&self.settings), kind);
-        Ok(self.loops.read(transport, inbox, gate))
+        Ok(self.loops.read(transport, inbox, self.gate(kind)))
     }
 }

@@ -9,6 +9,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tracing::debug;
 
+use super::Shared;
 use super::call_error::CallError;
 use super::exchange::RouteFailure;
 use super::gate::{Answer, Expected, Gate};
@@ -89,18 +90,16 @@ impl Mailbox {
     pub(super) async fn open(
         &mut self,
         route: &ResolvedRoute,
-        responses: &Topic,
+        client: &Shared,
     ) -> Result<Option<BrokerAddress>, RouteFailure> {
         if self.answers.expected.several && route.transport.guarantees().cheap_inboxes {
+            let responses = Topic::responses(&client.agent, client.tenant.as_ref());
             let caller = Subscription::Caller { window: STREAM_WINDOW };
-            let subscribed = route.transport.subscribe(responses, caller).await;
+            let subscribed = route.transport.subscribe(&responses, caller).await;
             let inbox = subscribed.map_err(RouteFailure::Publish)?;
             let address = inbox.reply_address().cloned();
-            self.answers.own.push(OwnInbox {
-                inbox,
-                gate: route.replies.gate.clone(),
-                opening: None,
-            });
+            let gate = client.gate(route.transport.kind());
+            self.answers.own.push(OwnInbox { inbox, gate, opening: None });
             return Ok(address);
         }
         let mut gaps = route.replies.gaps.clone();

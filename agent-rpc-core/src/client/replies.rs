@@ -18,13 +18,12 @@ use crate::transport::{Arrival, Delivery, Inbox, RpcTransport};
 use crate::wire::{BrokerAddress, CorrelationId, MessageId};
 
 /// What a call has to know of a reply inbox. The loop that reads it ends when nobody uses it any
-/// more: the routes of the client, or a call on one of them.
+/// more: the routes of the client, or a call on one of them. It knows no settings: those know it.
 pub(super) struct ReplyInbox {
     transport: Arc<dyn RpcTransport>,
     pub(super) address: Option<BrokerAddress>,
     /// Counts the gaps: each may have swallowed an answer. Ends with the inbox.
     pub(super) gaps: watch::Receiver<u64>,
-    pub(super) gate: Gate,
     _loop: DropGuard,
 }
 
@@ -66,10 +65,9 @@ impl ReplyLoops {
         let (told, gaps) = watch::channel(0);
         let (address, stop) = (inbox.reply_address().cloned(), self.stop.child_token());
         self.live.fetch_add(1, Ordering::AcqRel);
-        let reading =
-            ReplyLoop { shared: self.clone(), gate: gate.clone(), gaps: told, stop: stop.clone() };
+        let reading = ReplyLoop { shared: self.clone(), gate, gaps: told, stop: stop.clone() };
         self.tasks.spawn(reading.run(inbox));
-        Arc::new(ReplyInbox { transport, address, gaps, gate, _loop: stop.drop_guard() })
+        Arc::new(ReplyInbox { transport, address, gaps, _loop: stop.drop_guard() })
     }
 }
 
