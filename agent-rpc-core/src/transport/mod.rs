@@ -6,10 +6,11 @@
 //! conformance suite.
 //!
 //! What every transport would else write again stands beside the trait: [`Backoff`], [`Tls`],
-//! [`duration`], [`Frame::fits`] and, for brokers that acknowledge in order, [`LowestUnsettled`].
+//! [`duration`], [`defaults`], [`Frame::fits`] and, for brokers that acknowledge in order, [`LowestUnsettled`].
 //! Counting open deliveries is [`tokio_util::task::TaskTracker`].
 
 mod backoff;
+pub mod defaults;
 mod delivery;
 pub mod duration;
 mod error;
