@@ -1,4 +1,4 @@
-//! What is known of a call: for errors, logs and tools.
+//! The facts of a call, for errors, logs and tools.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::wire::{CorrelationId, TenantName, Topic, TransportKind};
 pub struct CallFacts {
     /// The agent that was asked, as the caller wrote it.
     pub to: String,
-    /// What it was asked for.
+    /// The capability that it was asked for.
     pub capability: String,
     /// The client's tenant.
     pub tenant: Option<TenantName>,
