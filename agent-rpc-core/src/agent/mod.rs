@@ -239,7 +239,7 @@ impl Shared {
         self.served.get(capability).map(|served| &served.handle).or(self.unknown.as_ref())
     }
 
-    /// The door of an inbox.
+    /// The rules of an inbox.
     fn admission(&self, role: InboxRole, recipient: AgentAddress) -> Admission {
         Admission {
             role,
