@@ -239,6 +239,11 @@ impl Shared {
         self.served.get(capability).map(|served| &served.handle).or(self.unknown.as_ref())
     }
 
+    /// The handler of an event of this agent's.
+    fn listener(&self, owner: &AgentAddress, capability: &str) -> Option<&Handle> {
+        self.events.get(&(owner.clone(), capability.to_owned()))
+    }
+
     /// The rules of an inbox.
     fn admission(&self, role: InboxRole, recipient: AgentAddress) -> Admission {
         Admission {
