@@ -141,6 +141,12 @@ impl Agent {
         &self.shared.id
     }
 
+    /// The tenant that it serves, if it serves one.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&TenantName> {
+        self.shared.tenant.as_ref()
+    }
+
     /// The local bus, on which the events that this agent hears arrive.
     #[must_use]
     pub fn bus(&self) -> &Bus {
