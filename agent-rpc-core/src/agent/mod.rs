@@ -158,11 +158,12 @@ impl Agent {
     /// # Errors
     /// If the event cannot be made, or a broker did not take it: the others have it all the same.
     /// That nobody listens is no error.
-    pub async fn emit<T>(&self, capability: &str, payload: &T) -> Result<(), CallError>
-    where
-        T: Serialize + ?Sized,
-    {
-        self.shared.emit(capability, Payload::from_serialize(payload), None).await
+    pub async fn emit(
+        &self,
+        capability: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<(), CallError> {
+        self.shared.emit(capability.as_ref(), Payload::from_serialize(payload), None).await
     }
 
     /// Waits until an inbox of this agent has ended for good: the broker will not have us any more,

@@ -12,7 +12,7 @@ use super::exchange::{Take, exchange};
 use super::gate::Answer;
 use super::mailbox::Mailbox;
 use super::observe;
-use super::prepare::Call;
+use super::prepare::{Call, route_over};
 use crate::wire::{CorrelationId, Fault, Payload, PayloadError, answer_as, answer_of};
 
 /// An answer, and how it came.
@@ -102,7 +102,7 @@ fn reply<T>(
 ) -> Result<Reply<T>, CallError> {
     let facts = || {
         let mut facts = call.facts(None, true);
-        facts.route = call.route_over(answer.transport);
+        facts.route = route_over(&call.routes, answer.transport);
         facts
     };
     match read(&answer.payload) {

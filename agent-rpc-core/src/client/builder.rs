@@ -205,7 +205,8 @@ impl Shared {
         let known = self.settings.get();
         let mut replies = Vec::new();
         for transport in peers.transports() {
-            let is_known = |inbox: &&Arc<ReplyInbox>| inbox.is_over(&transport);
+            let is_known =
+                |inbox: &&Arc<ReplyInbox>| inbox.is_over(&transport) && !inbox.has_ended();
             let inbox = match known.routes.replies().iter().find(is_known) {
                 Some(inbox) => Arc::clone(inbox),
                 None => self.open_replies(transport).await?,

@@ -66,7 +66,7 @@ pub(super) async fn exchange<T: Take>(
     let mut left = Left::default();
     let mut next = 0;
     while let Some(nth) = route_from(call, next) {
-        next = nth + 1;
+        (call.tried, next) = (nth, nth + 1);
         let attempt = Attempt::new(call, nth, mailbox, taker);
         match attempt.run().await {
             Ok(taken) => return Ok(taken),

@@ -102,10 +102,10 @@ impl Mailbox {
             self.answers.own.push(OwnInbox { inbox, gate, opening: None });
             return Ok(address);
         }
-        let mut gaps = route.replies.gaps.clone();
-        if gaps.has_changed().is_err() {
+        if route.replies.has_ended() {
             return Err(RouteFailure::NoReplyInbox { sent: false });
         }
+        let mut gaps = route.replies.gaps.clone();
         gaps.mark_unchanged();
         self.gaps = Some(gaps);
         Ok(route.replies.address.clone())

@@ -28,6 +28,8 @@ pub(super) struct Call {
     /// Whether the caller set the headers of a trace itself.
     pub(super) names_its_trace: bool,
     pub(super) routes: Arc<[ResolvedRoute]>,
+    /// The route that was tried last.
+    pub(super) tried: usize,
     /// How often it was sent.
     pub(super) transmission: u32,
     pub(super) begin: Instant,
@@ -82,18 +84,22 @@ impl Call {
         });
         let end = begin + timeout;
         let names_its_trace = draft.names_its_trace;
-        let transmission = 0;
-        Ok(Self { client, settings, envelope, names_its_trace, routes, transmission, begin, end })
+        let (tried, transmission) = (0, 0);
+        Ok(Self {
+            client,
+            settings,
+            envelope,
+            names_its_trace,
+            routes,
+            tried,
+            transmission,
+            begin,
+            end,
+        })
     }
 
     pub(super) fn id(&self) -> &CorrelationId {
         &self.envelope.correlation_id
-    }
-
-    /// The first route that goes over this kind of transport.
-    pub(super) fn route_over(&self, kind: TransportKind) -> Option<(TransportKind, Topic)> {
-        let route = self.routes.iter().find(|route| route.transport.kind() == kind)?;
-        Some((kind, route.topic.clone()))
     }
 
     /// What is known of the call, when it went over this route last.
@@ -109,6 +115,15 @@ impl Call {
             sent,
         }
     }
+}
+
+/// The first of the routes that goes over this kind of transport.
+pub(super) fn route_over(
+    routes: &[ResolvedRoute],
+    kind: TransportKind,
+) -> Option<(TransportKind, Topic)> {
+    let route = routes.iter().find(|route| route.transport.kind() == kind)?;
+    Some((kind, route.topic.clone()))
 }
 
 /// Parses what the user gave.

@@ -51,6 +51,11 @@ impl ReplyInbox {
     pub(super) fn is_over(&self, transport: &Arc<dyn RpcTransport>) -> bool {
         Arc::ptr_eq(&self.transport, transport)
     }
+
+    /// Whether nothing comes through it any more: it has failed for good.
+    pub(super) fn has_ended(&self) -> bool {
+        self.gaps.has_changed().is_err()
+    }
 }
 
 impl ReplyLoops {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ use super::facts::CallFacts;
 use super::gate::Answer;
 use super::mailbox::{Mailbox, STREAM_WINDOW};
 use super::observe;
-use super::prepare::Call;
+use super::prepare::{Call, route_over};
+use super::routes::ResolvedRoute;
 use super::sequence::{Sequence, Turn};
 use crate::timing::MAX_CALL_TIMEOUT;
 use crate::wire::{CorrelationId, Payload, TransportKind, answer_of};
@@ -155,7 +157,10 @@ async fn conversed(
     let taken = exchange(call, &mut mailbox, &mut reading).instrument(span).await;
     let ended = taken.and_then(|end| match end {
         End::Answered { code, transport } => Ok((code, transport)),
-        End::Silent => Err(CallError::Timeout(Box::new(call.facts(Some(0), true)))),
+        End::Silent => {
+            let facts = call.facts(Some(call.tried), call.transmission > 0);
+            Err(CallError::Timeout(Box::new(facts)))
+        }
     });
     match ended {
         Ok((code, transport)) => {
@@ -184,6 +189,8 @@ struct Reading {
     inactivity: Duration,
     /// When the agent must have said something.
     silent_at: Instant,
+    routes: Arc<[ResolvedRoute]>,
+    /// With the route that answered last.
     facts: CallFacts,
     begin: Instant,
 }
@@ -197,6 +204,7 @@ impl Reading {
             items,
             inactivity,
             silent_at: call.begin + inactivity,
+            routes: Arc::clone(&call.routes),
             facts: call.facts(Some(0), true),
             begin: call.begin,
         }
@@ -250,6 +258,7 @@ impl Take for Reading {
 
     async fn take(&mut self, answer: Answer) -> ControlFlow<End> {
         let now = Instant::now();
+        self.facts.route = route_over(&self.routes, answer.transport);
         let sorted = self.sort(&answer);
         let turns = match answer.number {
             Some(number) => self.sequence.take_in(number, sorted, now),
