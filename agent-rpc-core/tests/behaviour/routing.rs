@@ -1,11 +1,12 @@
 //! Which route a call takes: the table, the default route, and tables that are replaced.
 
+use agent_rpc_core::StartError;
 use agent_rpc_core::client::PeerTable;
 use agent_rpc_core::transport::Vouched;
 use agent_rpc_core::trust::{SealError, Trust, TrustBroker};
 use agent_rpc_core::wire::{AgentAddress, AuthRejection};
-use agent_rpc_core::{Bus, StartError};
 use async_trait::async_trait;
+use futures_util::future::{FutureExt, poll_immediate};
 use tokio::sync::watch;
 
 use super::watched::{Requests, Watched};
@@ -56,7 +57,7 @@ async fn publishing_over_the_default_route_creates_no_inbox() {
     let requests = Topic::new("agents.nobody.requests").unwrap();
     let worker = Subscription::Worker { window: 1 };
     let mut inbox = connect(&broker).subscribe(&requests, worker).await.unwrap();
-    assert!(futures_util::FutureExt::now_or_never(inbox.next()).flatten().is_none());
+    assert!(inbox.next().now_or_never().flatten().is_none());
 }
 
 /// Has a key for one agent.
@@ -201,22 +202,54 @@ async fn an_inbox_that_has_ended_is_opened_anew_with_the_next_table() {
 }
 
 #[tokio::test]
+async fn trust_is_replaced_for_new_calls_and_for_the_answers_to_those_that_run() {
+    let broker = MemoryBroker::new();
+    let requests = Topic::new(REQUESTS).unwrap();
+    let (worker, subscription) = (connect(&broker), Subscription::Worker { window: 2 });
+    let mut inbox = worker.subscribe(&requests, subscription).await.unwrap();
+    let client = caller(&broker).trust(keys("old")).start().await.unwrap();
+    let call = tokio::spawn(client.call::<String>(CALLEE, "name", &()));
+    let request = next_answer(&mut inbox).await;
+    client.replace_trust(keys("new"));
+    let mut answer = AgentRpcEnvelope::new(
+        Kind::Response,
+        CALLEE.parse().unwrap(),
+        request.from.clone(),
+        request.capability.clone(),
+        Payload::from_json(r#"{"ok":true,"data":"believed"}"#).unwrap(),
+    );
+    answer.correlation_id = request.correlation_id;
+    let signed = answer.encode_signed(&keyring("new"), &Limits::default()).unwrap();
+    let answer = Frame { bytes: signed, ..frame(&answer) };
+    worker.publish(&request.reply_to.unwrap().topic().unwrap(), &answer).await.unwrap();
+    assert_eq!(timeout(SOON, call).await.unwrap().unwrap().unwrap(), "believed");
+    let _next = tokio::spawn(client.call::<String>(CALLEE, "name", &()));
+    let Some(Ok(Arrival::Delivery(next))) = timeout(SOON, inbox.next()).await.unwrap() else {
+        panic!("no request")
+    };
+    let next = Received::decode(next.bytes().clone(), &Limits::default()).unwrap();
+    next.verify(&keyring("new")).unwrap();
+}
+
+#[tokio::test]
 async fn a_dropped_client_leaves_no_task() {
     let broker = MemoryBroker::new();
     let transport = Watched::dear(&broker);
-    let bus = Bus::new(1);
     let _agent = named(&broker, None, "it").await;
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let client = Client::builder("caller").over(Arc::clone(&transport) as _).bus(bus);
+    let client = Client::builder("caller").over(Arc::clone(&transport) as _);
     let client = client.start().await.unwrap();
     assert_eq!(name(&client, CALLEE).await.unwrap(), "it");
     transport.let_requests(Requests::Keep);
-    let call = client.call::<String>(CALLEE, "name", &());
-    drop(timeout(Duration::from_millis(1), call).await);
-    drop(client);
+    let mut call = client.call::<String>(CALLEE, "name", &());
+    assert!(poll_immediate(&mut call).await.is_none());
+    drop((call, client));
     transport.has_open(0).await;
-    while tokio::runtime::Handle::current().metrics().num_alive_tasks() > tasks {
-        tokio::task::yield_now().await;
-    }
+    let is_alone = async {
+        while tokio::runtime::Handle::current().metrics().num_alive_tasks() > tasks {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, is_alone).await.unwrap();
     assert_eq!(Arc::strong_count(&transport), 1);
 }
