@@ -29,8 +29,12 @@ struct Routes {
 
 impl Routes {
     async fn new() -> Self {
+        Self::beginning_with(|broker| Watched::over(broker, "first")).await
+    }
+
+    async fn beginning_with(first: fn(&MemoryBroker) -> WatchedTransport) -> Self {
         let brokers = [MemoryBroker::new(), MemoryBroker::new()];
-        let transports = [Watched::over(&brokers[0], "first"), Watched::dear(&brokers[1])];
+        let transports = [first(&brokers[0]), Watched::dear(&brokers[1])];
         let client = Client::builder("caller")
             .peer(CALLEE, Route::over(Arc::clone(&transports[0]) as _))
             .peer(CALLEE, Route::over(Arc::clone(&transports[1]) as _));
@@ -57,7 +61,7 @@ impl Routes {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_goes_over_the_next_route_if_the_first_is_down() {
-    let routes = Routes::new().await;
+    let routes = Routes::beginning_with(Watched::dear).await;
     let _agents =
         [counter(&routes.brokers[0], "one").await, counter(&routes.brokers[1], "two").await];
     assert_eq!(routes.counted().await, "one");
@@ -114,10 +118,9 @@ async fn a_stream_that_nobody_answers_names_the_route_that_it_tried_last() {
     for transport in &routes.transports {
         transport.let_requests(Requests::Keep);
     }
-    let request = || routes.client.request_agent(CALLEE, "count", &());
-    let mut ends: Count = request().stream();
-    let mut is_silent: Count = request().inactivity(Duration::from_secs(20)).stream();
-    for stream in [&mut ends, &mut is_silent] {
+    for inactivity in [40, 20] {
+        let request = routes.client.request_agent(CALLEE, "count", &());
+        let mut stream: Count = request.inactivity(Duration::from_secs(inactivity)).stream();
         let error = stream.next().await.unwrap().unwrap_err();
         let CallError::Timeout(facts) = error else { panic!("{error:?}") };
         let kind = facts.route.as_ref().map(|(kind, _)| *kind);
