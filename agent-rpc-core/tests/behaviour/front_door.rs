@@ -4,7 +4,9 @@
 use std::convert::Infallible;
 
 use agent_rpc_core::agent::TestRequest;
-use agent_rpc_core::wire::{AgentAddress, AgentId, Capability, TenantName, reserved};
+use agent_rpc_core::wire::{
+    AgentAddress, AgentId, Capability, MessageId, TenantId, TenantName, reserved,
+};
 use agent_rpc_core::{Context, StartError};
 use futures_util::FutureExt;
 use serde::Deserialize;
@@ -59,7 +61,7 @@ async fn a_parsed_name_is_taken_wherever_a_text_is() {
         .start()
         .await
         .unwrap();
-    assert_eq!(client.role("reviewers"), [address.clone()]);
+    assert_eq!(client.role("reviewers"), std::slice::from_ref(&address));
     assert_eq!(client.call::<u32>(&address, &echo, &7).await.unwrap(), 7);
     assert_eq!(client.call::<u32>(CALLEE, "echo", &7).await.unwrap(), 7);
     client.request_agent(address, echo, &7).await.unwrap();
@@ -198,8 +200,8 @@ async fn what_a_handler_emits_names_its_request_as_the_cause() {
     assert_eq!((capability.as_str(), tenant.as_str()), ("note", "acme"));
     let event = next_answer(&mut heard).await;
     assert_eq!((event.kind, event.capability.as_str()), (Kind::Event, "noted"));
-    assert_eq!(event.caused_by.as_ref().map(|cause| cause.as_str()), Some(&request[..]));
-    assert_eq!(event.tenant_id.as_ref().map(|tenant| tenant.as_str()), Some("acme"));
+    assert_eq!(event.caused_by.as_ref().map(MessageId::as_str), Some(&request[..]));
+    assert_eq!(event.tenant_id.as_ref().map(TenantId::as_str), Some("acme"));
     assert_eq!(event.headers.get(reserved::DEPTH), Some("1"));
     assert_eq!(event.headers.get(reserved::PATH), Some("caller,callee"));
 }

@@ -8,7 +8,8 @@ use futures_util::StreamExt;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::subscriber::NoSubscriber;
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use super::watched::{Requests, Watched};
 use super::*;
@@ -195,6 +196,9 @@ fn every_verb_has_its_span_and_its_figures_under_the_route_that_answered() {
     let mut environment = Environment::default();
     environment.trace = Some(Arc::clone(&traces) as _);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // While there is one subscriber, the thread that comes first to a span decides for all threads
+    // whether anybody wants it; and other tests run on other threads.
+    let _second = Dispatch::new(NoSubscriber::new());
     tracing::subscriber::with_default(Arc::clone(&spans), || {
         metrics::with_local_recorder(&recorder, || runtime.block_on(every_verb(environment)));
     });
