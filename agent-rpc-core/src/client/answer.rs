@@ -12,7 +12,7 @@ use super::exchange::exchange;
 use super::gate::Answer;
 use super::mailbox::Mailbox;
 use super::observe;
-use super::prepare::Call;
+use super::prepare::{Call, route_over};
 use super::take::Take;
 use crate::wire::{CorrelationId, Fault, Payload, PayloadError, answer_as, answer_of};
 
@@ -117,7 +117,7 @@ fn reply<T>(
 ) -> Result<Reply<T>, CallError> {
     let facts = || {
         let mut facts = call.facts(true);
-        facts.route = call.route_over(answer.transport);
+        facts.route = route_over(&call.routes, answer.transport);
         facts
     };
     match read(&answer.payload) {

@@ -213,7 +213,7 @@ impl Shared {
         let mut replies = Vec::new();
         for transport in peers.transports() {
             let is_known =
-                |inbox: &&Arc<ReplyInbox>| inbox.goes_over(&transport) && inbox.is_alive();
+                |inbox: &&Arc<ReplyInbox>| inbox.goes_over(&transport) && !inbox.has_ended();
             let inbox = match known.routes.replies().iter().find(is_known) {
                 Some(inbox) => Arc::clone(inbox),
                 None => self.open_replies(transport).await?,

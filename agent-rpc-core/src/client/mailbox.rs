@@ -118,10 +118,10 @@ impl Mailbox {
             self.answers.add(inbox, gate);
             return Ok(address);
         }
-        let mut gaps = route.replies.gaps.clone();
-        if gaps.has_changed().is_err() {
+        if route.replies.has_ended() {
             return Err(RouteFailure::NoReplyInbox { sent: false });
         }
+        let mut gaps = route.replies.gaps.clone();
         gaps.mark_unchanged();
         self.gaps = Some(gaps);
         self.answers.in_use = InUse::Shared(route.replies.number);

@@ -200,8 +200,8 @@ impl Client {
     }
 
     /// Calls by this table of peers from now on. Calls that run keep their routes. A reply inbox on
-    /// a transport that is new is open before this returns; one that no route uses any more is
-    /// closed after its last call.
+    /// a transport that is new is open before this returns, and one that had ended for good is
+    /// opened anew; one that no route uses any more is closed after its last call.
     ///
     /// # Errors
     /// If a reply inbox cannot be opened: then nothing has changed.

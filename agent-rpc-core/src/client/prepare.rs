@@ -101,12 +101,6 @@ impl Call {
         &self.envelope.correlation_id
     }
 
-    /// The first route that goes over this kind of transport.
-    pub(super) fn route_over(&self, kind: TransportKind) -> Option<(TransportKind, Topic)> {
-        let route = self.routes.iter().find(|route| route.transport.kind() == kind)?;
-        Some((kind, route.topic.clone()))
-    }
-
     /// The next route to try, from the route of this number on: one whose link is down is passed over,
     /// but for the last.
     pub(super) fn next_route(&mut self, from: usize) -> Option<usize> {
@@ -138,6 +132,15 @@ impl Call {
             sent,
         }
     }
+}
+
+/// The first of the routes that goes over this kind of transport.
+pub(super) fn route_over(
+    routes: &[ResolvedRoute],
+    kind: TransportKind,
+) -> Option<(TransportKind, Topic)> {
+    let route = routes.iter().find(|route| route.transport.kind() == kind)?;
+    Some((kind, route.topic.clone()))
 }
 
 /// Parses what the user gave.

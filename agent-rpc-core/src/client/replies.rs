@@ -53,13 +53,13 @@ struct ReplyLoop {
 }
 
 impl ReplyInbox {
-    /// Whether it can still bring an answer.
-    pub(super) fn is_alive(&self) -> bool {
-        self.gaps.has_changed().is_ok()
-    }
-
     pub(super) fn goes_over(&self, transport: &Arc<dyn RpcTransport>) -> bool {
         Arc::ptr_eq(&self.transport, transport)
+    }
+
+    /// Whether nothing comes through it any more: it has failed for good.
+    pub(super) fn has_ended(&self) -> bool {
+        self.gaps.has_changed().is_err()
     }
 }
 

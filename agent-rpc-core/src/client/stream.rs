@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ use super::facts::CallFacts;
 use super::gate::Answer;
 use super::mailbox::{Mailbox, STREAM_WINDOW};
 use super::observe;
-use super::prepare::Call;
+use super::prepare::{Call, route_over};
+use super::routes::ResolvedRoute;
 use super::sequence::{Sequence, Turn};
 use super::take::Take;
 use crate::timing::MAX_CALL_TIMEOUT;
@@ -189,6 +191,8 @@ struct Reading {
     inactivity: Duration,
     /// When the agent must have said something.
     silent_at: Instant,
+    routes: Arc<[ResolvedRoute]>,
+    /// With the route that answered last.
     facts: CallFacts,
     begin: Instant,
 }
@@ -202,6 +206,7 @@ impl Reading {
             items,
             inactivity,
             silent_at: call.begin + inactivity,
+            routes: Arc::clone(&call.routes),
             facts: call.facts(true),
             begin: call.begin,
         }
@@ -255,6 +260,7 @@ impl Take for Reading {
 
     async fn take(&mut self, answer: Answer) -> ControlFlow<End> {
         let now = Instant::now();
+        self.facts.route = route_over(&self.routes, answer.transport);
         let sorted = self.sort(&answer);
         let turns = match answer.number {
             // A run that began anew counts anew; its final answer is the final answer.

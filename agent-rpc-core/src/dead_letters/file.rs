@@ -19,7 +19,7 @@ use super::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let dead_letters = FileDeadLetters::new("/var/lib/pr-reviewer/dead.jsonl", 64 * 1024 * 1024);
-/// let agent = Agent::builder("pr-reviewer".parse()?).dead_letters(dead_letters);
+/// let agent = Agent::builder("pr-reviewer").dead_letters(dead_letters);
 /// # Ok(())
 /// # }
 /// ```

@@ -23,7 +23,7 @@ use table::{Entry, Key, OVERHEAD, State, Table, detached, second, size_of};
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(64 * 1024 * 1024);
-/// let agent = Agent::builder("pr-reviewer".parse()?).idempotency_store(store.clone());
+/// let agent = Agent::builder("pr-reviewer").idempotency_store(store.clone());
 /// assert!(store.is_empty());
 /// # Ok(())
 /// # }
