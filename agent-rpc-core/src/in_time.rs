@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The output of `future`, or `None` if it is not ready at `limit`, which is asked for only when the
@@ -16,13 +17,17 @@ pub(crate) async fn in_time<F: Future>(
     let mut future = pin!(future);
     let (mut limit, mut timer) = (Some(limit), pin!(None::<Sleep>));
     poll_fn(|cx| {
+        let had_budget = coop::has_budget_remaining();
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(Some(output));
         }
+        // A future that uses up the task's budget each time would leave none for the timer.
+        let used_up = had_budget && !coop::has_budget_remaining();
         if let Some(limit) = limit.take() {
             timer.set(Some(sleep_until(limit())));
         }
         match timer.as_mut().as_pin_mut() {
+            Some(timer) if used_up => pin!(coop::unconstrained(timer)).poll(cx).map(|()| None),
             Some(timer) => timer.poll(cx).map(|()| None),
             None => Poll::Pending,
         }
@@ -34,6 +39,7 @@ pub(crate) async fn in_time<F: Future>(
 mod tests {
     use std::time::Duration;
 
+    use tokio::sync::mpsc;
     use tokio::time::sleep;
 
     use super::*;
@@ -46,6 +52,19 @@ mod tests {
         assert_eq!(in_time(limit, sleep(Duration::from_millis(1001))).await, None);
         let past = Instant::now();
         assert_eq!(in_time(|| past, std::future::pending::<()>()).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_future_that_is_always_busy_ends_in_time() {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let limit = Instant::now() + Duration::from_millis(20);
+        let busy = async {
+            loop {
+                sender.send(1).await.unwrap();
+                receiver.recv().await.unwrap();
+            }
+        };
+        assert_eq!(in_time(|| limit, busy).await, None::<()>);
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,6 +26,9 @@ impl Shared {
             tenant: self.tenant.clone(),
             ..CallFacts::default()
         };
+        if self.stop_handlers.is_cancelled() {
+            return Err(CallError::Abandoned(Box::new(facts())));
+        }
         let invalid = |code, detail: String| CallError::invalid(Reason::new(code, detail), facts());
         let wrong = |detail: String| invalid(codes::INVALID_ENVELOPE, detail);
         let named: Capability =

@@ -167,7 +167,8 @@ impl Agent {
     }
 
     /// Waits until an inbox of this agent has ended for good: the broker will not have us any more,
-    /// or the transport was closed. The others go on.
+    /// or the transport was closed. The others go on. It waits for ever if the agent is closed
+    /// before that.
     pub async fn failed(&self) -> InboxFailure {
         let mut failed = self.shared.failed.subscribe();
         let failure = failed.wait_for(Option::is_some).await;

@@ -152,7 +152,10 @@ impl Shared {
         };
         let sealed = seal(&self.answer_envelope(answer_to, outcome), sealing).await;
         match sealed {
-            Err(error @ (SealError::Limit(_) | SealError::TooLargeFor { .. })) => {
+            // The final answer says so in its place; progress is missing, and told as such.
+            Err(error @ (SealError::Limit(_) | SealError::TooLargeFor { .. }))
+                if answer_to.number.is_none_or(|number| number.is_final) =>
+            {
                 let text = format!("the answer cannot be sent: {error}");
                 let fault = Err(Fault::new(codes::HANDLER_ERROR, text));
                 let told = async { seal(&self.answer_envelope(answer_to, &fault), sealing).await };

@@ -61,13 +61,19 @@ impl<'a, T: Take> Attempt<'a, T> {
     /// The frame, with the address at which we are answered on this route.
     async fn frame(&mut self) -> Result<Frame, RouteFailure> {
         let client = &self.call.client;
+        let stop = client.stop.clone();
+        let abandoned = RouteFailure::Abandoned { sent: false };
         let opened = tokio::select! {
             biased;
             opened = self.mailbox.open(&self.call.routes[self.nth], client) => opened,
-            () = client.stop.cancelled() => Err(RouteFailure::Abandoned { sent: false }),
+            () = stop.cancelled() => return Err(abandoned),
         };
         self.call.envelope.reply_to = opened?;
-        send::frame(self.call, self.nth).await.map_err(RouteFailure::Unsendable)
+        tokio::select! {
+            biased;
+            frame = send::frame(self.call, self.nth) => frame.map_err(RouteFailure::Unsendable),
+            () = stop.cancelled() => Err(abandoned),
+        }
     }
 
     /// Publishes the frame once, and waits until it is to be sent again.
@@ -113,7 +119,7 @@ impl<'a, T: Take> Attempt<'a, T> {
             match notice {
                 Notice::Answer(answer) => {
                     // An agent that answers is not left for the next route.
-                    self.until = self.call.end;
+                    (self.until, self.call.is_answered) = (self.call.end, true);
                     if let ControlFlow::Break(taken) = self.taker.take(answer).await {
                         return Ok(Next::Done(taken));
                     }

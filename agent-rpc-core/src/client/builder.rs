@@ -205,10 +205,7 @@ impl Shared {
     /// by the new table.
     pub(super) async fn route(&self, peers: PeerTable) -> Result<(), StartError> {
         let _turn = self.routing.lock().await;
-        if self.pending.is_closed() {
-            let detail = "the client is closed, or its last reply inbox has failed: make another";
-            return Err(StartError::Config(detail.to_owned()));
-        }
+        self.is_usable()?;
         let known = self.settings.get();
         let mut replies = Vec::new();
         for transport in peers.transports() {
@@ -220,8 +217,18 @@ impl Shared {
             };
             replies.push(inbox);
         }
+        // The last of the old inboxes may have failed meanwhile.
+        self.is_usable()?;
         let routes = Arc::new(RouteTable::new(peers, self.tenant.clone(), replies));
         self.settings.change(|settings| settings.routes = routes);
+        Ok(())
+    }
+
+    fn is_usable(&self) -> Result<(), StartError> {
+        if self.pending.is_closed() {
+            let detail = "the client is closed, or its last reply inbox has failed: make another";
+            return Err(StartError::Config(detail.to_owned()));
+        }
         Ok(())
     }
 

@@ -33,6 +33,11 @@ pub(super) async fn exchange<T: Take>(
     let mut next = 0;
     while let Some(nth) = call.next_route(next) {
         next = nth + 1;
+        if call.is_answered {
+            // An agent that has answered is not left for the next one: it may still be at work.
+            left.may_answer = true;
+            break;
+        }
         let attempt = Attempt::new(call, nth, mailbox, taker);
         match attempt.run().await {
             Ok(taken) => return Ok(taken),
@@ -77,6 +82,10 @@ enum Lingered<T> {
 /// Waits on after all routes were left: one of them may still bring an answer.
 async fn linger<T: Take>(call: &Call, mailbox: &mut Mailbox, taker: &mut T) -> Lingered<T::Taken> {
     loop {
+        // The deadline comes first, whatever waits in the mailbox; the taker's own time does not.
+        if Instant::now() >= call.end {
+            return Lingered::TimedOut;
+        }
         let wake_at = taker.wake_at().map_or(call.end, |at| at.min(call.end));
         let step = match timeout_at(wake_at, mailbox.next(false)).await {
             Ok(Notice::Answer(answer)) => taker.take(answer).await,

@@ -13,16 +13,18 @@ use super::routes::ResolvedRoute;
 use super::settings::Settings;
 use super::{Client, Shared};
 use crate::timing::{MAX_CALL_TIMEOUT, MIN_CALL_TIMEOUT};
+use crate::trust::Trust;
 use crate::wire::{
     AgentAddress, AgentRpcEnvelope, Auth, Capability, CorrelationId, Deadline, Headers, Kind,
-    MessageId, Topic, TransportKind, codes, reserved,
+    Limits, MessageId, Topic, TransportKind, codes, reserved,
 };
 
 /// A request that is complete: everything that can be wrong without a broker has been checked.
 pub(super) struct Call {
     pub(super) client: Arc<Shared>,
-    /// As they were when the call began.
-    pub(super) settings: Arc<Settings>,
+    /// How the call is proven and what it may hold, as set when it began.
+    pub(super) trust: Arc<dyn Trust>,
+    pub(super) limits: Limits,
     /// Boxed: a call is moved about before it is awaited.
     pub(super) envelope: Box<AgentRpcEnvelope>,
     /// Whether the caller set the headers of a trace itself.
@@ -32,6 +34,8 @@ pub(super) struct Call {
     tried: Option<usize>,
     /// How often it was sent.
     pub(super) transmission: u32,
+    /// Whether an answer has come: one of several, maybe.
+    pub(super) is_answered: bool,
     pub(super) begin: Instant,
     /// When it ends, whatever happens.
     pub(super) end: Instant,
@@ -86,12 +90,14 @@ impl Call {
         let names_its_trace = draft.names_its_trace;
         Ok(Self {
             client,
-            settings,
+            trust: Arc::clone(&settings.trust),
+            limits: settings.limits.clone(),
             envelope,
             names_its_trace,
             routes,
             tried: None,
             transmission: 0,
+            is_answered: false,
             begin,
             end,
         })

@@ -128,11 +128,8 @@ impl ReplyLoop {
         if let Some((id, answer)) = opened {
             self.deliver(&id, answer, delivery.bytes().len());
         }
-        // The call itself accepts; no slow broker holds the next answer up.
-        let mut accepted = delivery.accept();
-        if (&mut accepted).now_or_never().is_none() {
-            self.shared.tasks.spawn(accepted);
-        }
+        // The call of `accept` itself accepts: no slow broker holds the next answer up.
+        drop(delivery.accept().now_or_never());
     }
 
     fn deliver(&self, id: &CorrelationId, answer: Answer, bytes: usize) {

@@ -10,8 +10,8 @@ use crate::transport::Frame;
 /// The frame for a route, within what the limits and the broker take.
 pub(super) async fn frame(call: &Call, nth: usize) -> Result<Frame, Reason> {
     let sealing = Sealing {
-        trust: &*call.settings.trust,
-        limits: &call.settings.limits,
+        trust: &*call.trust,
+        limits: &call.limits,
         transport: &*call.routes[nth].transport,
         remaining: Some(call.end.saturating_duration_since(Instant::now())),
     };

@@ -59,6 +59,11 @@ impl<T> Sequence<T> {
         number <= self.seen
     }
 
+    /// Whether it holds such an answer back.
+    pub(super) fn holds(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        self.early.values().any(is_it)
+    }
+
     /// When [`Sequence::give_up`] is to be called.
     pub(super) fn late_at(&self) -> Option<Instant> {
         self.late_at

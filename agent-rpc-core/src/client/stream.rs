@@ -156,7 +156,14 @@ async fn conversed(
     let taken = match Mailbox::register(call, true) {
         Ok(mut mailbox) => {
             let mut reading = Reading::new(call, inactivity, items.clone());
-            exchange(call, &mut mailbox, &mut reading).instrument(span).await
+            let taken = exchange(call, &mut mailbox, &mut reading).instrument(span).await;
+            match taken {
+                // The final answer may be here, and wait for one that is missing.
+                Ok(End::Silent) | Err(CallError::Timeout(_)) => {
+                    reading.held_final().await.map_or(taken, Ok)
+                }
+                taken => taken,
+            }
         }
         Err(error) => Err(error),
     };
@@ -205,7 +212,7 @@ impl Reading {
             sequence: Sequence::new(STREAM_WINDOW),
             items,
             inactivity,
-            silent_at: call.begin + inactivity,
+            silent_at: Instant::now() + inactivity,
             routes: Arc::clone(&call.routes),
             facts: call.facts(true),
             begin: call.begin,
@@ -232,6 +239,19 @@ impl Reading {
 
     fn facts(&self) -> CallFacts {
         CallFacts { elapsed: self.begin.elapsed(), ..self.facts.clone() }
+    }
+
+    /// Hands on everything that was held back, if the final answer is among it.
+    async fn held_final(&mut self) -> Option<End> {
+        if !self.sequence.holds(|(_, end)| end.is_some()) {
+            return None;
+        }
+        loop {
+            let turns = self.sequence.give_up(Instant::now());
+            if let ControlFlow::Break(end) = self.hand_on(turns).await {
+                return Some(end);
+            }
+        }
     }
 
     /// Hands on what has its turn; waits for the reader.
