@@ -4,7 +4,6 @@ use tokio::time::timeout_at;
 use tracing::Instrument;
 
 use super::call_error::CallError;
-use super::facts::CallFacts;
 use super::prepare::Call;
 use super::{observe, send};
 use crate::wire::CorrelationId;
@@ -13,18 +12,14 @@ use crate::wire::CorrelationId;
 pub(super) async fn posted(mut call: Call) -> Result<CorrelationId, CallError> {
     let span = observe::begin(&mut call);
     let stop = call.client.stop.clone();
-    let outcome = tokio::select! {
+    let posted = tokio::select! {
         biased;
-        outcome = over_routes(&mut call).instrument(span) => outcome,
-        // What is on its way may arrive all the same.
-        () = stop.cancelled() => Err(CallError::Abandoned(Box::new(CallFacts::default()))),
+        outcome = over_routes(&mut call).instrument(span) => Some(outcome),
+        () = stop.cancelled() => None,
     };
-    let outcome = outcome.map_err(|error| match error {
-        CallError::Abandoned(_) => {
-            CallError::Abandoned(Box::new(call.facts(call.transmission > 0)))
-        }
-        error => error,
-    });
+    // A frame that is on its way may arrive all the same.
+    let abandoned = || CallError::Abandoned(Box::new(call.facts(call.transmission > 0)));
+    let outcome = posted.unwrap_or_else(|| Err(abandoned()));
     let transport = match &outcome {
         Ok(nth) => call.routes[*nth].transport.kind(),
         Err(error) => observe::last_transport(&call, error),
