@@ -40,8 +40,7 @@ pub struct Frame {
     pub correlation_id: CorrelationId,
     /// The envelope's `to`.
     pub to: AgentAddress,
-    /// How long anybody waits for an effect of it. A broker may let it expire after that, never
-    /// before.
+    /// How long anybody waits for the message. A broker may let it expire after that, never before.
     pub remaining: Option<Duration>,
 }
 
