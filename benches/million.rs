@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent_rpc_benches::resident;
 use agent_rpc_core::client::Route;
+use agent_rpc_core::environment::{Clock, Environment};
 use agent_rpc_core::idempotency::MemoryStore;
-use agent_rpc_core::{Agent, Client, Clock, Environment};
+use agent_rpc_core::{Agent, Client};
 use agent_rpc_memory::MemoryBroker;
 use serde_json::json;
 

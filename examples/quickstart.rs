@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_rpc_core::client::Route;
-use agent_rpc_core::wire::Fault;
-use agent_rpc_core::{Agent, Client};
+use agent_rpc_core::{Agent, Client, Fault, Route};
 use agent_rpc_memory::MemoryBroker;
 use serde::{Deserialize, Serialize};
 

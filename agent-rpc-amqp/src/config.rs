@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use agent_rpc_core::transport::{AttemptPrecision, Guarantees, Tls, duration};
+use agent_rpc_core::transport::{AttemptPrecision, Guarantees, Tls, defaults, duration};
 use serde::{Deserialize, Serialize};
 
 /// Where the broker is, and how to use it. In a file, durations are written like `15s` or `500ms`.
@@ -38,12 +38,12 @@ pub struct AmqpConfig {
     #[serde(default)]
     pub server_name: Option<String>,
     /// The name of the connections in the broker's lists; `agent-rpc`.
-    #[serde(default = "default_name")]
+    #[serde(default = "defaults::name")]
     pub name: String,
     /// How long making a connection may take, and how long `subscribe` waits for one; 10 s. Too
     /// short, and a broker that is busy or far away is never reached; too long, and a subscriber
     /// learns late that the broker is down.
-    #[serde(default = "default_connect_timeout", with = "duration")]
+    #[serde(default = "defaults::connect_timeout", with = "duration")]
     pub connect_timeout: Duration,
     /// How long `connect` goes on trying to reach a broker that is down; zero: it fails at once. Too
     /// long hides that nobody started the broker.
@@ -52,7 +52,7 @@ pub struct AmqpConfig {
     /// How long `publish` waits for a connection, for room and for the confirm; 15 s, which is
     /// longer than a restart of the broker. Too short, and a restart looks like an outage; too
     /// long, and a publisher without a deadline hangs on a broker that is gone.
-    #[serde(default = "default_publish_timeout", with = "duration")]
+    #[serde(default = "defaults::publish_timeout", with = "duration")]
     pub publish_timeout: Duration,
     /// How often the broker and we send each other a sign of life, in whole seconds; 10 s. A broker
     /// that is silent for twice as long counts as dead. Too short, and a busy machine looks dead;
@@ -98,10 +98,10 @@ impl AmqpConfig {
             url: url.into(),
             tls: Tls::default(),
             server_name: None,
-            name: default_name(),
-            connect_timeout: default_connect_timeout(),
+            name: defaults::name(),
+            connect_timeout: defaults::connect_timeout(),
             wait_at_start: Duration::ZERO,
-            publish_timeout: default_publish_timeout(),
+            publish_timeout: defaults::publish_timeout(),
             heartbeat: default_heartbeat(),
             max_frame: default_max_frame(),
             queue_type: QueueType::default(),
@@ -188,18 +188,6 @@ pub enum QueueType {
     Quorum,
     /// On one node, faster; only tells whether a message was delivered before.
     Classic,
-}
-
-fn default_name() -> String {
-    "agent-rpc".to_owned()
-}
-
-const fn default_connect_timeout() -> Duration {
-    Duration::from_secs(10)
-}
-
-const fn default_publish_timeout() -> Duration {
-    Duration::from_secs(15)
 }
 
 const fn default_heartbeat() -> Duration {

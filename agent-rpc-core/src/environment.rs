@@ -12,7 +12,7 @@ use uuid::{NoContext, Timestamp, Uuid};
 /// ```
 /// use std::time::{Duration, SystemTime};
 ///
-/// use agent_rpc_core::Clock;
+/// use agent_rpc_core::environment::Clock;
 ///
 /// /// The machine's clock, an hour ahead.
 /// #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Clock for SystemClock {
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use agent_rpc_core::IdSource;
+/// use agent_rpc_core::environment::IdSource;
 ///
 /// /// Counts, so that a test sees the same ids in every run.
 /// #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl IdSource for RandomIds {
 /// handler still carries on the two headers of its request.
 ///
 /// ```
-/// use agent_rpc_core::TraceContext;
+/// use agent_rpc_core::environment::TraceContext;
 ///
 /// /// Carries no trace.
 /// #[derive(Debug)]
@@ -105,7 +105,8 @@ pub trait TraceContext: fmt::Debug + Send + Sync + 'static {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use agent_rpc_core::{Client, Environment, SystemClock};
+/// use agent_rpc_core::Client;
+/// use agent_rpc_core::environment::{Environment, SystemClock};
 ///
 /// let mut environment = Environment::default();
 /// environment.clock = Arc::new(SystemClock); // or a clock of your own

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What `future` comes to, or `None` if it is not ready at `limit`, which is asked for only when the
-/// future has to wait. It is polled once a wake-up: polled again behind its own `yield_now` it would
+/// The output of `future`, or `None` if it is not ready at `limit`, which is asked for only when the
+/// future has to wait. It is polled once a wake-up: polled again right after its own `yield_now`, it would
 /// never let others run.
 pub(crate) async fn in_time<F: Future>(
     limit: impl FnOnce() -> Instant,

@@ -1,13 +1,46 @@
 //! Agents in separate deployments call each other like typed functions, over the broker their
 //! users already run.
 //!
-//! - [`client`]: `request_agent`, the registry of pending calls, the table of peers.
+//! An [`Agent`] serves capabilities, a [`Client`] calls them; a transport's crate
+//! (`agent-rpc-memory`, `agent-rpc-nats`, `agent-rpc-amqp`) carries what they say:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use agent_rpc_core::transport::RpcTransport;
+//! use agent_rpc_core::{Agent, Client, Fault};
+//!
+//! async fn shout(text: String) -> Result<String, Fault> {
+//!     Ok(text.to_uppercase())
+//! }
+//!
+//! # async fn example(
+//! #     nats: Arc<dyn RpcTransport>,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = Agent::builder("crier")
+//!     .handle("shout", |_context, text: String| shout(text))
+//!     .serve_on(Arc::clone(&nats))
+//!     .start()
+//!     .await?;
+//!
+//! let client = Client::builder("concierge").over(nats).start().await?;
+//! let loud = client.call::<String>("agent://crier", "shout", "hello").await?;
+//! # drop((agent, loud));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`client`]: calls, streams, posts; the table of peers; how a call fails.
 //! - [`agent`]: handlers by capability, admission, answers, drain.
-//! - [`dead_letters`]: what was not admitted, kept, listed and replayed.
-//! - [`idempotency`]: was it handled before? What keeps an effect from happening twice.
+//! - [`dead_letters`]: messages that were not admitted: kept, listed and run again.
+//! - [`idempotency`]: was it handled before? It keeps an effect from happening twice.
 //! - [`transport`]: the seam that a broker's crate implements.
 //! - [`trust`]: who is believed, and how we prove who we are.
+//! - [`environment`]: clocks, ids and traces, which are given.
 //! - [`wire`]: the envelope that every peer of v1 understands, canonical form, signatures, topics.
+//!
+//! It is not a message queue, and not a workflow engine: it hands a call to a broker that there is,
+//! and an answer back.
 //!
 //! A request's way through these is the table of ARCHITECTURE.md. The wire alone:
 //!
@@ -37,7 +70,7 @@ pub mod agent;
 mod bus;
 pub mod client;
 pub mod dead_letters;
-mod environment;
+pub mod environment;
 pub mod idempotency;
 mod in_time;
 mod meters;
@@ -48,8 +81,8 @@ pub mod transport;
 pub mod trust;
 pub mod wire;
 
-pub use agent::Agent;
+pub use agent::{Agent, Context};
 pub use bus::{Bus, BusEvent};
-pub use client::Client;
-pub use environment::{Clock, Environment, IdSource, RandomIds, SystemClock, TraceContext};
+pub use client::{CallError, Client, Reply, Route, StreamItem};
 pub use start_error::StartError;
+pub use wire::{Fault, Payload};

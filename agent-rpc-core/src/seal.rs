@@ -1,5 +1,5 @@
-//! What leaves is sealed here, and nowhere else: an envelope becomes the frame of a call, an answer
-//! or an event, with the proof that peers demand, within what our limits and the broker take.
+//! Makes an envelope into the frame of a call, an answer or an event: with the proof that peers
+//! demand, and within the limits of ours and of the broker. Nothing is sent that was not sealed here.
 
 use std::time::Duration;
 

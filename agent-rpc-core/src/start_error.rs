@@ -29,7 +29,7 @@ pub enum StartError {
         /// Why.
         source: TransportError,
     },
-    /// What was configured cannot be: every mistake, and what to do about it.
+    /// The configuration has mistakes: the text names each, and what to do about it.
     Config(String),
 }
 

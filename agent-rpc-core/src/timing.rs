@@ -17,8 +17,8 @@ pub(crate) const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// Beyond that a deadline would mean nothing.
 pub(crate) const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(3600);
 
-/// What is remembered until a deadline is remembered this much longer: clocks, and frames that are
-/// still on their way.
+/// An outcome is remembered this much longer than its deadline: clocks differ, and frames may still be
+/// on their way.
 pub(crate) const RETENTION_MARGIN: Duration = Duration::from_secs(60);
 
 /// The farthest deadline of a signed request: it is remembered until then.
@@ -31,6 +31,6 @@ pub(crate) const MIN_RETENTION: Duration = Duration::from_secs(15 * 60);
 /// How long a request that could not be sent once more waits for the next try.
 pub(crate) const RESEND_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Work that failed because its store or dead letters cannot be reached is held this long before
-/// it goes back: it would come again at once.
+/// A delivery whose outcome or dead letter could not be stored is held this long before it goes back:
+/// it would come again at once.
 pub(crate) const RELEASE_DELAY: Duration = Duration::from_secs(1);

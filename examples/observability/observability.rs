@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_rpc_core::client::{CallError, Route};
-use agent_rpc_core::{Agent, Client, Environment, TraceContext};
+use agent_rpc_core::environment::{Environment, TraceContext};
+use agent_rpc_core::{Agent, Client};
 use agent_rpc_memory::MemoryBroker;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use opentelemetry::propagation::TextMapPropagator;

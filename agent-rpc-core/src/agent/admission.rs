@@ -1,7 +1,8 @@
-//! Who is let in: the steps of the protocol, in their order, before any handler runs.
+//! Decides which messages are let in: the steps of the protocol, in their order, before any handler
+//! runs.
 //!
-//! Only what has passed is an [`Admitted`] envelope. What has not stays [`Received`]: claims, with
-//! the reason beside them.
+//! A message that has passed is an [`Admitted`] envelope. One that has not stays [`Received`]: claims,
+//! with the reason beside them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +18,7 @@ use crate::wire::{
     TenantId,
 };
 
-/// The door of one inbox.
+/// The rules of one inbox.
 #[derive(Debug, Clone)]
 pub(super) struct Admission {
     pub(super) role: InboxRole,
@@ -30,7 +31,7 @@ pub(super) struct Admission {
     pub(super) tolerance: Duration,
 }
 
-/// What an inbox is for.
+/// The purpose of an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InboxRole {
     /// This agent's own: requests, and events that are for one worker.
@@ -66,7 +67,7 @@ pub(super) enum Refusal {
     Late,
 }
 
-/// What a message is held against beside its sender: an operator's replay comes late on purpose.
+/// Whether the age of a message matters: an operator's replay comes late on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Age {
     Matters,

@@ -75,7 +75,7 @@ async fn request(
     }
 }
 
-/// What becomes of a request that does not run.
+/// Settles a request that does not run.
 async fn pass_over(
     run: Run,
     no_turn: NoTurn,

@@ -1,4 +1,4 @@
-//! What an agent tells everyone who listens to its events.
+//! Publishes an agent's events to everyone who listens.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What others tell: an event is handled and accepted, and nobody is answered.
+//! Handles events: each is accepted afterwards, and nobody is answered.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ pub(super) struct Intake {
     pub(super) source: Arc<Source>,
 }
 
-/// What is done with a delivery.
+/// How a delivery is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settlement {
     /// It is taken off the broker for good.
@@ -65,8 +65,8 @@ impl Intake {
             }
         });
         self.shared.tasks.spawn(async move {
-            // What is stopped drops its delivery, which releases it. Most are seen through without
-            // a pause, and never get to ask whether to stop.
+            // A task that is stopped drops its delivery, which releases it. Most tasks finish without
+            // a pause, and never ask whether to stop.
             tokio::select! {
                 biased;
                 () = seen => {}

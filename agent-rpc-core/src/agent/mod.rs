@@ -88,7 +88,7 @@ pub struct Agent {
     shared: Arc<Shared>,
 }
 
-/// What the tasks of an agent share.
+/// The state that the tasks of an agent share.
 struct Shared {
     id: AgentId,
     address: AgentAddress,
@@ -112,7 +112,7 @@ struct Shared {
     max_attempts: u32,
     bus: Bus,
     meters: Meters,
-    /// Who may be named in figures: the peers of the agent's client.
+    /// Senders that figures may name: the peers of the agent's client.
     known: BTreeSet<AgentAddress>,
     /// Where answers may go besides the responses topic of whoever asks.
     reply_allowed: Vec<(TransportKind, Topic)>,
@@ -123,7 +123,7 @@ struct Shared {
     tasks: TaskTracker,
     /// No further delivery is taken.
     stop_intake: CancellationToken,
-    /// What still runs is dropped, and its deliveries released.
+    /// Handlers that still run are dropped, and their deliveries released.
     stop_handlers: CancellationToken,
     /// The inbox that ended for good last.
     failed: watch::Sender<Option<InboxFailure>>,
@@ -234,12 +234,12 @@ impl Shared {
         now + left.min(MAX_CALL_TIMEOUT + self.tolerance)
     }
 
-    /// Who serves a capability.
+    /// The handler of a capability.
     fn handle_for(&self, capability: &str) -> Option<&Handle> {
         self.served.get(capability).map(|served| &served.handle).or(self.unknown.as_ref())
     }
 
-    /// The door of an inbox.
+    /// The rules of an inbox.
     fn admission(&self, role: InboxRole, recipient: AgentAddress) -> Admission {
         Admission {
             role,
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// What a handler is given.
+    /// The context for a handler, and the other ends of its channels.
     fn context(
         self: &Arc<Self>,
         request: &Arc<AgentRpcEnvelope>,

@@ -91,7 +91,7 @@ impl TestRequest {
         self
     }
 
-    /// What the handler is given.
+    /// The context for the handler.
     #[must_use]
     pub fn context(self) -> Context {
         let ends = Instant::now() + self.remaining;

@@ -1,4 +1,4 @@
-//! One answer is wanted: the call ends with the first that is believed, which becomes a reply.
+//! Ends a call that wants one answer: the first that is believed becomes its reply.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::wire::{CorrelationId, Fault, Payload, PayloadError, answer_as, answer
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reply<T> {
-    /// What the agent answered.
+    /// The value that the agent answered with.
     pub value: T,
     /// From the call to its answer.
     pub latency: Duration,

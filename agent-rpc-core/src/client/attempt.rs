@@ -1,4 +1,4 @@
-//! A call on one route: sent, awaited, and sent again where its answer may be lost.
+//! Sends a call on one route, waits for its answer, and sends it again where the answer may be lost.
 
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
@@ -97,7 +97,7 @@ impl<'a, T: Take> Attempt<'a, T> {
                     match result {
                         Ok(()) => {}
                         Err(error) if !self.sent => return Err(RouteFailure::Publish(error)),
-                        // What is sent once more must arrive too: the first answer may be lost.
+                        // A second transmission must arrive too: the answer to the first may be lost.
                         Err(_) => again = resend_later(),
                     }
                     continue;
@@ -106,7 +106,7 @@ impl<'a, T: Take> Attempt<'a, T> {
             };
             match notice {
                 Notice::Answer(answer) => {
-                    // Who answers is not left any more.
+                    // An agent that answers is not left for the next route.
                     self.until = self.call.end;
                     let taken = self.taker.take(answer).await;
                     if taken.is_break() {
@@ -116,8 +116,8 @@ impl<'a, T: Take> Attempt<'a, T> {
                 Notice::Bounced if !self.sent => {
                     return Err(RouteFailure::Publish(TransportErrorKind::NoReceiver.into()));
                 }
-                // What was sent before may have run, or run now. After a restart the agent may be
-                // back later than we are.
+                // An earlier transmission may have run, or may run now. After a restart the agent
+                // may be back later than we are.
                 Notice::Bounced => (published, again) = (true, resend_later()),
                 Notice::Gap => missed = true,
                 Notice::InboxClosed => return Err(RouteFailure::NoReplyInbox { sent: true }),

@@ -1,5 +1,5 @@
-//! What must hold before anything is sent: named checks, in this order. A check sees the parsed
-//! request and no broker; what it forbids has a code and a text that says what to do.
+//! Named checks that every call passes, in this order, before anything is sent. A check sees the
+//! parsed request and no broker. It refuses with a code, and a text that says what to do.
 //!
 //! Permission rules, the length of a chain and payload schemas are checks.
 
@@ -16,7 +16,7 @@ pub(super) struct Draft {
     pub(super) headers: Headers,
     /// Whether the caller set the headers of a trace itself.
     pub(super) names_its_trace: bool,
-    /// What the call may take, within its request's own time.
+    /// How long the call may take: no longer than the request in whose handler it is made.
     pub(super) timeout: Duration,
 }
 

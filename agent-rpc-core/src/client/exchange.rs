@@ -1,4 +1,4 @@
-//! A call over its routes in turn, until whoever takes its answers has what it wants.
+//! Tries the routes of a call in turn, until its answers have been taken.
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,12 @@ use super::mailbox::{Mailbox, Notice};
 use super::prepare::Call;
 use crate::transport::TransportError;
 
-/// Who takes the answers of a call.
+/// Takes the answers of a call: one, or a stream of them.
 pub(super) trait Take: Send {
-    /// What it has in the end.
+    /// The result, when the last answer has been taken.
     type Taken: Send;
 
-    /// Takes an answer; breaks when that was all it wanted.
+    /// Takes an answer; breaks when it wants no more.
     fn take(&mut self, answer: Answer) -> impl Future<Output = ControlFlow<Self::Taken>> + Send;
 
     /// When it wants to be woken although no answer has come.
@@ -46,7 +46,7 @@ pub(super) enum RouteFailure {
     },
 }
 
-/// What is known of the routes that were left.
+/// The state of the routes that were left.
 #[derive(Default)]
 struct Left {
     /// The request was handed to a broker.

@@ -21,7 +21,7 @@ use crate::wire::{CorrelationId, TenantName, Topic, TransportKind};
 pub struct CallFacts {
     /// The agent that was asked, as the caller wrote it.
     pub to: String,
-    /// What it was asked for.
+    /// The capability that it was asked for.
     pub capability: String,
     /// The client's tenant.
     pub tenant: Option<TenantName>,

@@ -1,5 +1,5 @@
-//! The one gate for answers: what came is decoded, its proof is checked, and it is for us. Only
-//! what has passed is read by anybody; why something has not is told here.
+//! The one gate for answers: it decodes a message, checks its proof, and that it is for us. Nobody
+//! reads a message that has not passed; the gate logs why it has not.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::wire::{
     reserved,
 };
 
-/// What decides about the answers that come over one transport.
+/// Decides which of the messages that come over one transport are answers to this client.
 #[derive(Clone)]
 pub(super) struct Gate {
     address: AgentAddress,

@@ -1,5 +1,5 @@
-//! Where the answers to one call arrive: at its place in the registry, which the client's reply
-//! inboxes serve, and for a stream, where inboxes are cheap, at inboxes of its own.
+//! Collects the answers to one call: those that the client's reply inboxes hand on through the
+//! registry and, for a stream where inboxes are cheap, those in inboxes of its own.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -22,7 +22,7 @@ use crate::wire::{BrokerAddress, CorrelationId, Topic};
 /// How many answers of a stream may wait for its reader.
 pub(super) const STREAM_WINDOW: usize = 16;
 
-/// What waits for the reader of a stream that shares the client's reply inbox.
+/// How much may wait for the reader of a stream that shares the client's reply inbox.
 const STREAM_ROOM: Room = Room { answers: STREAM_WINDOW, bytes: 4 * 1024 * 1024 };
 
 /// A call that takes one answer: there is always a place for that.
@@ -35,7 +35,7 @@ pub(super) struct Mailbox {
     gaps: Option<watch::Receiver<u64>>,
 }
 
-/// What the answers to one call come through.
+/// The sources of the answers to one call.
 struct Answers {
     registration: Registration<Expected, Answer>,
     expected: Expected,
@@ -52,11 +52,11 @@ struct OwnInbox {
     opening: Option<BoxFuture<'static, Option<(CorrelationId, Answer)>>>,
 }
 
-/// What a call is told.
+/// An event that a call waits for.
 pub(super) enum Notice {
     /// A believed answer to this call.
     Answer(Answer),
-    /// What was sent reached nobody.
+    /// A transmission reached nobody.
     Bounced,
     /// Answers may have been lost.
     Gap,

@@ -89,7 +89,7 @@ pub struct Client {
     scope: Option<Arc<Scope>>,
 }
 
-/// What all clones of a client share.
+/// The state that all clones of a client share.
 struct Shared {
     agent: AgentId,
     address: AgentAddress,
@@ -103,7 +103,7 @@ struct Shared {
     meters: Meters,
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// What a further reply inbox is read with.
+    /// Reads further reply inboxes.
     loops: ReplyLoops,
 }
 

@@ -1,4 +1,4 @@
-//! What surrounds every verb: the span of a call, its trace in the headers, its figures.
+//! Surrounds every verb with the span of the call, its trace in the headers, and its figures.
 
 use tracing::{Span, info_span};
 

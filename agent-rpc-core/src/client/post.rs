@@ -1,4 +1,4 @@
-//! No answer is wanted: the request goes to the first broker that takes it.
+//! Ends a call that wants no answer: the first broker that takes the request has it.
 
 use tokio::time::timeout_at;
 use tracing::Instrument;
@@ -37,8 +37,8 @@ async fn over_routes(call: &Call) -> Result<usize, CallError> {
         let route = &call.routes[nth];
         match timeout_at(until, route.transport.publish(&route.topic, &frame)).await {
             Ok(Ok(())) => return Ok(nth),
-            // What may have arrived is not sent over another route: nobody would tell it from a
-            // second request.
+            // A request that may have arrived is not sent over another route: nobody could tell
+            // it from a second request.
             Ok(Err(error)) if error.may_have_arrived() => {
                 return Err(CallError::publish(error, facts(true)));
             }

@@ -96,7 +96,7 @@ impl Call {
         Some((kind, route.topic.clone()))
     }
 
-    /// What is known of the call, when it went over this route last.
+    /// The facts of the call, which went over this route last.
     pub(super) fn facts(&self, route: Option<usize>, sent: bool) -> CallFacts {
         let route = route.and_then(|nth| self.routes.get(nth));
         CallFacts {

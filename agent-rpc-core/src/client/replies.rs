@@ -17,8 +17,8 @@ use crate::meters::Meters;
 use crate::transport::{Arrival, Delivery, Inbox, RpcTransport};
 use crate::wire::{BrokerAddress, CorrelationId, MessageId};
 
-/// What a call has to know of a reply inbox. The loop that reads it ends when nobody uses it any
-/// more: the routes of the client, or a call on one of them. It knows no settings: those know it.
+/// A reply inbox, as routes and calls know it. The loop that reads it ends when no route of the client
+/// and no call on one of them uses it any more. It holds no settings: the settings hold it.
 pub(super) struct ReplyInbox {
     transport: Arc<dyn RpcTransport>,
     pub(super) address: Option<BrokerAddress>,
@@ -27,7 +27,7 @@ pub(super) struct ReplyInbox {
     _loop: DropGuard,
 }
 
-/// What the loops of a client share.
+/// The state that the reply loops of a client share.
 #[derive(Clone)]
 pub(super) struct ReplyLoops {
     pub(super) pending: Arc<PendingCalls<Expected, Answer>>,

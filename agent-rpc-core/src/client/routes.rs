@@ -44,7 +44,7 @@ impl RouteTable {
         let mut table = Self { peers, tenant, replies, known: BTreeMap::new() };
         let agents: Vec<_> = table.peers.iter().map(|(agent, _)| agent.clone()).collect();
         for agent in agents {
-            // What cannot be reached is told to whoever calls it.
+            // An agent that cannot be reached is an error of the call, not of the table.
             if let Ok(known) = table.resolve(&agent) {
                 table.known.insert(agent, known);
             }

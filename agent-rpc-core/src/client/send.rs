@@ -1,4 +1,4 @@
-//! A call's envelope becomes the frame for one route.
+//! Makes the frame of a call for one route.
 
 use tokio::time::Instant;
 

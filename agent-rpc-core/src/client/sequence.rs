@@ -21,7 +21,7 @@ pub(super) struct Sequence<T> {
     late_at: Option<Instant>,
 }
 
-/// What is handed on.
+/// An item that is handed on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn<T> {
     /// An answer.

@@ -1,4 +1,4 @@
-//! What a client can be told anew while its calls run.
+//! The settings of a client that can be replaced while its calls run.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Several answers are wanted: progress, and a final one.
+//! Hands the answers of a stream to its reader: progress, and a final one.
 //!
 //! A stream takes the same way as every call; its answers go through [`Sequence`] to its reader. A
 //! slow reader holds up no other call: its answers wait where they arrive, in the stream's own inbox
@@ -149,7 +149,7 @@ async fn converse(call: Result<Call, CallError>, inactivity: Duration, items: mp
         Err(error) => Some(error),
     };
     if let Some(error) = failed {
-        // Whoever has gone wants no error either.
+        // A reader that has gone wants no error either.
         items.send(Err(error)).await.ok();
     }
 }

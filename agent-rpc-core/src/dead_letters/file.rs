@@ -18,11 +18,8 @@ use super::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
 /// use agent_rpc_core::Agent;
 /// use agent_rpc_core::dead_letters::FileDeadLetters;
 ///
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let dead_letters = FileDeadLetters::new("/var/lib/pr-reviewer/dead.jsonl", 64 * 1024 * 1024);
-/// let agent = Agent::builder("pr-reviewer".parse()?).dead_letters(dead_letters);
-/// # Ok(())
-/// # }
+/// let agent = Agent::builder("pr-reviewer").dead_letters(dead_letters);
 /// ```
 #[derive(Debug, Clone)]
 pub struct FileDeadLetters {

@@ -6,10 +6,11 @@
 //! conformance suite.
 //!
 //! Code that every transport would otherwise write again is beside the trait: [`Backoff`], [`Tls`],
-//! [`duration`], [`Frame::fits`] and, for brokers that acknowledge in order, [`LowestUnsettled`].
-//! Use [`tokio_util::task::TaskTracker`] to count open deliveries.
+//! [`duration`], [`defaults`], [`Frame::fits`] and, for brokers that acknowledge in order,
+//! [`LowestUnsettled`]. Use [`tokio_util::task::TaskTracker`] to count open deliveries.
 
 mod backoff;
+pub mod defaults;
 mod delivery;
 pub mod duration;
 mod error;

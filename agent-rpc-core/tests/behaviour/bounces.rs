@@ -182,5 +182,5 @@ async fn a_stream_that_cannot_be_sent_again_ends_by_its_deadline() {
     transport.hangs.store(true, Ordering::SeqCst);
     broker.restart();
     let error = timeout(SOON, first).await.unwrap().unwrap().unwrap().unwrap_err();
-    assert!(matches!(&error, CallError::Timeout(facts) if facts.sent == true), "{error}");
+    assert!(matches!(&error, CallError::Timeout(facts) if facts.sent), "{error}");
 }

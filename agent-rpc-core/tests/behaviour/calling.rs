@@ -120,9 +120,7 @@ async fn a_call_ends_by_its_deadline_and_leaves_nothing() {
     let request = client.request_agent("agent://callee", "never", &());
     let error = timeout(SOON, request.timeout(Duration::from_millis(20)).into_future());
     let error = error.await.unwrap().unwrap_err();
-    assert!(
-        matches!(&error, CallError::Timeout(facts) if facts.sent == true) && error.may_have_run()
-    );
+    assert!(matches!(&error, CallError::Timeout(facts) if facts.sent) && error.may_have_run());
     assert_eq!(client.pending(), 0);
     // A call that is dropped leaves nothing either.
     let call = client.request_agent("agent://callee", "never", &()).into_future();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use agent_rpc_core::{Environment, TraceContext};
+use agent_rpc_core::environment::{Environment, TraceContext};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use super::*;

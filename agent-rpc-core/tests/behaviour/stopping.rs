@@ -137,7 +137,7 @@ async fn a_proof_that_hangs_holds_neither_a_call_nor_a_close_nor_a_drain() {
         request.timeout(Duration::from_millis(20))
     };
     let error = timeout(SOON, call(&sealing).into_future()).await.unwrap().unwrap_err();
-    assert!(matches!(&error, CallError::Timeout(facts) if facts.sent == false), "{error:?}");
+    assert!(matches!(&error, CallError::Timeout(facts) if !facts.sent), "{error:?}");
     let posted = call(&sealing).fire_and_forget().into_future();
     assert_eq!(timeout(SOON, posted).await.unwrap().unwrap_err().code(), codes::TIMEOUT);
     assert_eq!(sealing.pending(), 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use agent_rpc_core::{Clock, Environment, IdSource};
+use agent_rpc_core::environment::{Clock, Environment, IdSource};
 use tokio::time::Instant;
 use uuid::Uuid;
 

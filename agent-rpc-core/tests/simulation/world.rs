@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use agent_rpc_conformance::{Faults, Faulty, Hooked};
-use agent_rpc_core::Environment;
+use agent_rpc_core::environment::Environment;
 use agent_rpc_core::idempotency::MemoryStore;
 use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
 use agent_rpc_core::wire::{CorrelationId, MessageId, Topic};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use agent_rpc_core::transport::{AttemptPrecision, Guarantees, Tls, duration};
+use agent_rpc_core::transport::{AttemptPrecision, Guarantees, Tls, defaults, duration};
 use agent_rpc_core::wire::Topic;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub struct NatsConfig {
     /// separated by commas. The client learns of the cluster's other servers by itself.
     pub url: String,
     /// The name of the connection in the server's lists; `agent-rpc`.
-    #[serde(default = "default_name")]
+    #[serde(default = "defaults::name")]
     pub name: String,
     /// Who connects; by default whom the URL names, or nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct NatsConfig {
     /// How long making a connection may take, and how long `subscribe` waits for one; 10 s. Too
     /// short, and a busy server, or one far away, is never reached; too long, and who subscribes
     /// learns late that the server is down.
-    #[serde(default = "default_connect_timeout", with = "duration")]
+    #[serde(default = "defaults::connect_timeout", with = "duration")]
     pub connect_timeout: Duration,
     /// How long [`NatsTransport::connect`](crate::NatsTransport::connect) goes on trying to reach a
     /// server that is down; zero: it fails at once. Too long hides that nobody started the server.
@@ -82,7 +82,7 @@ pub struct NatsConfig {
     /// outlasts a restart of the server. Too short, and a restart is seen as an outage; longer than
     /// JetStream's `duplicate_window`, and a frame that is sent again because its confirm was lost
     /// arrives twice.
-    #[serde(default = "default_publish_timeout", with = "duration")]
+    #[serde(default = "defaults::publish_timeout", with = "duration")]
     pub publish_timeout: Duration,
     /// How many messages may wait in this process for one plain inbox; 65,536. What comes on top of
     /// it is lost, and told as a gap. Too small, and a burst is a loss; too large, and a slow
@@ -97,7 +97,7 @@ impl NatsConfig {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            name: default_name(),
+            name: defaults::name(),
             credentials: None,
             tls: Tls::default(),
             tls_first: false,
@@ -105,9 +105,9 @@ impl NatsConfig {
             requests: Requests::default(),
             queue_group: None,
             inboxes: BTreeMap::new(),
-            connect_timeout: default_connect_timeout(),
+            connect_timeout: defaults::connect_timeout(),
             wait_at_start: Duration::ZERO,
-            publish_timeout: default_publish_timeout(),
+            publish_timeout: defaults::publish_timeout(),
             max_queued: default_max_queued(),
         }
     }
@@ -189,18 +189,6 @@ impl fmt::Debug for NatsConfig {
             .field("max_queued", &self.max_queued)
             .finish_non_exhaustive()
     }
-}
-
-fn default_name() -> String {
-    "agent-rpc".to_owned()
-}
-
-const fn default_connect_timeout() -> Duration {
-    Duration::from_secs(10)
-}
-
-const fn default_publish_timeout() -> Duration {
-    Duration::from_secs(15)
 }
 
 const fn default_max_queued() -> usize {

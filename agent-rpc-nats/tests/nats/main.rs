@@ -17,8 +17,8 @@ use agent_rpc_core::transport::{
     Arrival, Attempt, Delivery, Frame, Inbox, RpcTransport, Subscription, TransportErrorKind,
 };
 use agent_rpc_core::wire::{
-    AgentAddress, AgentId, AgentRpcEnvelope, CorrelationId, Kind, Limits, MessageId, Payload,
-    Received, Topic,
+    AgentAddress, AgentRpcEnvelope, CorrelationId, Kind, Limits, MessageId, Payload, Received,
+    Topic,
 };
 use agent_rpc_nats::{InboxKind, JetStream, NatsConfig, NatsTransport, Requests, Retention};
 use async_nats::jetstream::{self, consumer, stream};

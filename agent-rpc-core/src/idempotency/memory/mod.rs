@@ -22,12 +22,9 @@ use table::{ENTRY_OVERHEAD, Entry, Key, State, Table, detached, second, size_of}
 /// use agent_rpc_core::Agent;
 /// use agent_rpc_core::idempotency::MemoryStore;
 ///
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(64 * 1024 * 1024);
-/// let agent = Agent::builder("pr-reviewer".parse()?).idempotency_store(store.clone());
+/// let agent = Agent::builder("pr-reviewer").idempotency_store(store.clone());
 /// assert!(store.is_empty());
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
