@@ -9,7 +9,7 @@ use agent_rpc_core::{Agent, Client, client::Route};
 use futures_util::StreamExt;
 
 use super::Case;
-use super::calls::{CALLEE, agent, answered, callee, client, serve, within};
+use super::peers::{CALLEE, agent, answered, callee, client, serve, within};
 use crate::case::{Checked, Failure, ensure};
 use crate::stage::Stage;
 

@@ -12,7 +12,7 @@ use agent_rpc_core::wire::{
 use tokio::sync::Semaphore;
 
 use super::Case;
-use super::calls::{CALLEE, agent, callee, client, frame_of, serve, within};
+use super::peers::{CALLEE, agent, callee, client, frame_of, serve, within};
 use crate::case::{Checked, Failure, ensure};
 use crate::reading::{accept, take};
 use crate::stage::{Opened, Role, Stage};

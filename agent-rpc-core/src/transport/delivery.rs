@@ -42,20 +42,17 @@ pub struct Delivery {
 
 impl Delivery {
     /// A delivery of these bytes that is settled through `settle`.
-    #[must_use]
     pub fn new(bytes: Bytes, attempt: Attempt, settle: Box<dyn Settle>) -> Self {
         Self { bytes, attempt, vouched: Vouched::default(), reply: None, settle }
     }
 
     /// Adds what the broker says of the sender.
-    #[must_use]
     pub fn vouched_for(mut self, vouched: Vouched) -> Self {
         self.vouched = vouched;
         self
     }
 
     /// Adds the topic at which the sender can be answered, for a message without `replyTo`.
-    #[must_use]
     pub fn reply_at(mut self, reply: Topic) -> Self {
         self.reply = Some(reply);
         self

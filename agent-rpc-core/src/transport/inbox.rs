@@ -106,14 +106,12 @@ impl Inbox {
 
     /// Sets the topic at which a caller can be answered. It has no effect for a kind of broker that
     /// no `replyTo` can name.
-    #[must_use]
     pub fn answered_at(mut self, kind: TransportKind, topic: &Topic) -> Self {
         self.reply_address = BrokerAddress::of(kind, topic);
         self
     }
 
     /// Sets the reply address: for a decorator, whose arrivals come from another inbox.
-    #[must_use]
     pub fn with_reply_address(mut self, address: Option<BrokerAddress>) -> Self {
         self.reply_address = address;
         self
