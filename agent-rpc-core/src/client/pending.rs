@@ -5,7 +5,9 @@
 //! reply empties grows for ever. A bounce does not end a call: an answer to an earlier transmission
 //! may still come.
 
-use std::collections::{HashMap, VecDeque};
+mod queue;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,9 @@ use std::task::{Context, Poll, Waker};
 use futures_util::Stream;
 
 use crate::wire::CorrelationId;
+use queue::Queue;
+
+pub use queue::{Fit, Room};
 
 /// A bounded registry. `E` is what a call expects (whose answers it takes), `A` is an answer.
 pub struct PendingCalls<E, A> {
@@ -29,42 +34,6 @@ struct Table<E, A> {
 struct Call<E, A> {
     expected: E,
     queue: Arc<Mutex<Queue<A>>>,
-}
-
-/// The answers that wait for one caller.
-struct Queue<A> {
-    bounced: bool,
-    /// Not in `rest`: most calls get one answer, which then costs no allocation.
-    first: Option<Queued<A>>,
-    rest: VecDeque<Queued<A>>,
-    room: Room,
-    /// The final answer, which needs no room, has come.
-    has_final: bool,
-    closed: bool,
-    caller: Option<Waker>,
-}
-
-/// An answer, and how many bytes of the room it takes; `None` if it takes no room at all.
-type Queued<A> = (A, Option<usize>);
-
-/// How much may wait for a caller that does not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// How many answers.
-    pub answers: usize,
-    /// How many bytes in all of them.
-    pub bytes: usize,
-}
-
-/// How an answer fits the call that waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
-    /// The only one: the call is over.
-    Only,
-    /// One of several: it is dropped where there is no room for it.
-    OneOfSeveral,
-    /// The last of several: it is taken even where there is no room, once.
-    Final,
 }
 
 /// One item that a caller reads.
@@ -202,54 +171,6 @@ impl<E, A> PendingCalls<E, A> {
     fn table(&self) -> MutexGuard<'_, Table<E, A>> {
         // Only an allocation can panic under the lock, and that leaves the map whole.
         lock(&self.table)
-    }
-}
-
-impl<A> Queue<A> {
-    fn new(room: Room) -> Self {
-        Self {
-            bounced: false,
-            first: None,
-            rest: VecDeque::new(),
-            room,
-            has_final: false,
-            closed: false,
-            caller: None,
-        }
-    }
-
-    fn take_in(&mut self, fit: Fit, answer: A, bytes: usize) -> Result<(), A> {
-        let held = match fit {
-            Fit::Only => None,
-            Fit::Final if self.has_final => return Err(answer),
-            Fit::Final => {
-                self.has_final = true;
-                None
-            }
-            Fit::OneOfSeveral if self.room.answers == 0 || self.room.bytes < bytes => {
-                return Err(answer);
-            }
-            Fit::OneOfSeveral => {
-                self.room.answers -= 1;
-                self.room.bytes -= bytes;
-                Some(bytes)
-            }
-        };
-        match &self.first {
-            None => self.first = Some((answer, held)),
-            Some(_) => self.rest.push_back((answer, held)),
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Option<A> {
-        let (answer, held) = self.first.take()?;
-        self.first = self.rest.pop_front();
-        if let Some(bytes) = held {
-            self.room.answers += 1;
-            self.room.bytes += bytes;
-        }
-        Some(answer)
     }
 }
 
