@@ -1,6 +1,7 @@
-//! `scripts/bench nats`: what a call costs over a nats-server beside us, plain and in JetStream.
+//! `scripts/bench nats`: the cost of a call over a nats-server on the same machine, plain and in
+//! JetStream.
 //!
-//! Three contenders: the same bytes sent back by the raw client, which knows no types, ids or
+//! There are three contenders: the same bytes sent back by the raw client, which knows no types, ids or
 //! deadlines; a typed call as one would write it by hand on the raw client, with the same
 //! acknowledgements; and ours, unsigned and signed.
 

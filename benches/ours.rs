@@ -17,7 +17,7 @@ fn keys() -> SharedKeys {
     SharedKeys::new(Keyring::new(key))
 }
 
-/// A server to measure at: one that the user runs, else a private one.
+/// The server of a benchmark: one that the user runs, or else a private one.
 pub(crate) struct Server {
     pub(crate) url: &'static str,
     _private: Option<Box<dyn Broker>>,
@@ -50,7 +50,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Over these connections, the agent's first.
+    /// Starts an agent on the first connection, and a client on the second.
     async fn start(
         [serving, calling]: [Arc<dyn RpcTransport>; 2],
         trust: impl Trust + Clone,
