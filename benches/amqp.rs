@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent_rpc_benches::calls::{Amount, Caller, Contestant, Review, compare};
+use agent_rpc_benches::calls::{Amount, Caller, Contestant, Review};
 use agent_rpc_transports::AMQP;
 use by_hand::{Handling, IN_FLIGHT, Waiting};
 use futures_util::StreamExt;
@@ -37,16 +37,13 @@ const AMOUNT_OF_MANY: Amount = Amount { rounds: 7, warm_up: 1_280, calls: 12_800
 fn main() {
     let server = Server::start(&test_brokers::RABBITMQ);
     let url = server.url;
-    for concurrent in [1, 64] {
-        let amount = if concurrent == 1 { AMOUNT_OF_ONE } else { AMOUNT_OF_MANY };
-        let by_hand = [
+    let amounts = [AMOUNT_OF_ONE, AMOUNT_OF_MANY];
+    ours::compare_with("amqp", &AMQP, url, amounts, |concurrent| {
+        [
             Contestant::new("raw bytes", concurrent, move || Raw::start(url)),
             Contestant::new("typed, by hand", concurrent, move || ByHand::start(url)),
-        ];
-        let contestants: Vec<_> =
-            by_hand.into_iter().chain(ours::contestants(&AMQP, url, concurrent)).collect();
-        compare("amqp", concurrent, amount, &contestants);
-    }
+        ]
+    });
 }
 
 /// How long the broker keeps a message, in milliseconds: longer than anybody waits for it.

@@ -100,7 +100,7 @@ pub trait TraceContext: fmt::Debug + Send + Sync + 'static {
     fn adopt(&self, span: &tracing::Span, traceparent: &str, tracestate: Option<&str>);
 }
 
-/// What a client or an agent takes from the world around it, beside its brokers.
+/// The surroundings of a client or an agent, apart from its brokers: clock, ids and traces.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::settle::Forgetful;
 
 type Item = Result<Arrival, TransportError>;
 
-/// Where arrivals come from.
+/// The source of the arrivals.
 pub(super) enum Source {
     /// The inbox inside.
     Open(Inbox),

@@ -70,7 +70,7 @@ impl Delivery {
         self.attempt
     }
 
-    /// What the broker itself says of the sender.
+    /// The facts about the sender for which the broker itself vouches.
     #[must_use]
     pub fn vouched(&self) -> &Vouched {
         &self.vouched
@@ -127,7 +127,7 @@ pub enum Attempt {
     Unknown,
 }
 
-/// What the broker says of a sender; the envelope holds only the sender's own claims.
+/// Facts about a sender for which the broker vouches; the envelope holds only the sender's own claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vouched {

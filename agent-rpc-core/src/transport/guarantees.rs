@@ -1,4 +1,4 @@
-//! What a transport promises, as data.
+//! The promises of a transport, as data.
 
 use serde::Serialize;
 

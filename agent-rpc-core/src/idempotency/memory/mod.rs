@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::wire::Payload;
 
-    // What every store does is in the suite for stores; this is what only this one does.
+    // The suite for stores tests what every store does; these tests are for this store alone.
 
     fn effect(key: &str, print: u8, now: u64) -> Effect<'_> {
         let at = |secs| UNIX_EPOCH + Duration::from_secs(secs);

@@ -55,7 +55,7 @@ struct Reader<'a> {
     next: usize,
     /// Whether all signed members so far were canonical already.
     canonical: bool,
-    /// Where the last member that is signed ended.
+    /// The end of the last signed member.
     signed_to: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         self.scanner.skip_white_space();
         match self.scanner.at() == self.text.len() {
             true => Ok(()),
-            false => Err(Stop::Syntax("text behind the envelope")),
+            false => Err(Stop::Syntax("text after the envelope")),
         }
     }
 

@@ -156,7 +156,7 @@ impl<'a> Scanner<'a> {
         };
         self.skip_white_space();
         if self.at < self.text.len() {
-            return Err(Stop::Syntax("text behind the value"));
+            return Err(Stop::Syntax("text after the value"));
         }
         Ok(Canonical { text, levels })
     }
