@@ -66,6 +66,7 @@ pub trait IdempotencyStore: fmt::Debug + Send + Sync + 'static {
 
 /// A store's answer to [`IdempotencyStore::begin`]: what it knows of the effect. The trait's docs have
 /// an example.
+#[non_exhaustive]
 pub enum Begun {
     /// Nothing: the request that asked has claimed the effect, and runs it.
     First(Box<dyn Claim>),

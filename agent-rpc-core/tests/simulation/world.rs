@@ -41,7 +41,7 @@ pub(crate) struct Report {
     pub(crate) wrong: Vec<String>,
 }
 
-/// The longest simulated time of a world.
+/// Longer, in simulated time, than anything in a world takes.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Runs the world of a seed, on this thread.
