@@ -24,17 +24,18 @@ const fn room(
 
 /// The crates that are no transport over a client library; those are in [`FENCED`]. A crate that is
 /// named in neither is not part of the house.
-const HOUSE: [Room; 11] = [
+const HOUSE: [Room; 12] = [
     room("agent-rpc-core", &[], &["agent-rpc-conformance", "agent-rpc-memory"]),
     room("agent-rpc-memory", &["agent-rpc-core"], &["agent-rpc-conformance"]),
     room("agent-rpc-conformance", &["agent-rpc-core"], &["agent-rpc-memory"]),
     room("agent-rpc-cli", &["agent-rpc-core"], &[]),
+    room("agent-rpc-shutdown", &[], &["agent-rpc-core", "agent-rpc-memory"]),
     room("agent-rpc-examples", &[], &["agent-rpc-core", "agent-rpc-memory"]),
     room("agent-rpc-example-observability", &[], &["agent-rpc-core", "agent-rpc-memory"]),
     room(
         "agent-rpc-examples-brokers",
         &["agent-rpc-core", "agent-rpc-transports"],
-        &["agent-rpc-memory", "test-brokers"],
+        &["agent-rpc-memory", "agent-rpc-shutdown", "test-brokers"],
     ),
     room(
         "agent-rpc-benches",

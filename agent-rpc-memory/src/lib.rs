@@ -3,7 +3,8 @@
 //! A [`MemoryBroker`] is the broker; each [`MemoryBroker::connect`] is a connection of its own,
 //! with its own inboxes and its own link. It keeps the whole contract of
 //! [`RpcTransport`](agent_rpc_core::transport::RpcTransport), and it can be stopped and started
-//! as a real one can, so that what an agent does in an outage is tried without one.
+//! as a real one can, so that what an agent does in an outage is tried without one. A test of
+//! handlers begins with [`with_client`].
 //!
 //! ```
 //! use agent_rpc_core::transport::{Arrival, Frame, RpcTransport, Subscription};
@@ -58,6 +59,7 @@
 //! | `connection`, `publish`, `inbox` | what those methods do under the lock |
 //! | `state`, `queue` | the data under the lock |
 //! | `deferred` | what is done after the lock is free |
+//! | `with_client` | an agent and a client on a broker of their own, for tests of handlers |
 
 mod broker;
 mod config;
@@ -68,10 +70,12 @@ mod publish;
 mod queue;
 mod state;
 mod transport;
+mod with_client;
 
 pub use broker::MemoryBroker;
 pub use config::MemoryConfig;
 pub use transport::MemoryTransport;
+pub use with_client::with_client;
 
 /// The programs in the README compile and run.
 #[cfg(doctest)]

@@ -10,11 +10,11 @@ use agent_rpc_core::Agent;
 use agent_rpc_core::agent::{AgentBuilder, Description};
 use agent_rpc_core::trust::SharedKeys;
 use agent_rpc_core::wire::{AgentId, Fault, Key, Keyring, TenantName};
+use agent_rpc_shutdown::shutdown_signal;
 use anyhow::Context;
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
 struct Args {
@@ -90,6 +90,7 @@ async fn main() -> anyhow::Result<()> {
     let transport = agent_rpc_examples_brokers::connect(&args.broker).await?;
 
     let mut agent = serving(Agent::builder(args.agent)).serve_on(transport.clone());
+    agent = agent.grace(Duration::from_secs(30));
     if let Some(tenant) = args.tenant {
         agent = agent.tenant(tenant);
     }
@@ -100,14 +101,8 @@ async fn main() -> anyhow::Result<()> {
     let agent = agent.start().await?;
     tracing::info!(agent = %agent.id(), "serving");
 
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
-    tracing::info!("draining");
-    let finished = agent.drain(Duration::from_secs(30)).await;
+    let served = agent.serve_until(shutdown_signal()).await;
     transport.close(Duration::from_secs(5)).await?;
-    tracing::info!(finished, "drained");
-    Ok(())
+    tracing::info!("drained");
+    Ok(served?)
 }

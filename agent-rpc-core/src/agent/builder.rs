@@ -96,14 +96,14 @@ impl AgentBuilder {
 
     /// Serves a capability. The payload is read as `In`; what does not fit is answered with
     /// `EAGENTRPC_SCHEMA_VIOLATION`. A value that is returned is the answer; so is a [`Fault`].
-    pub fn handle<In, Out, F, Fut>(mut self, capability: impl Into<String>, handler: F) -> Self
+    pub fn handle<In, Out, F, Fut>(mut self, capability: impl AsRef<str>, handler: F) -> Self
     where
         In: DeserializeOwned + Send + 'static,
         Out: Serialize + 'static,
         F: Fn(Context, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, Fault>> + Send + 'static,
     {
-        let capability = capability.into();
+        let capability = capability.as_ref().to_owned();
         self.check_capability(&capability);
         let description = Description::default();
         let served = Served { handle: erase(handler), description };
@@ -114,7 +114,8 @@ impl AgentBuilder {
     }
 
     /// Describes a capability that is served, for `agent-rpc.describe`.
-    pub fn describe(mut self, capability: &str, description: Description) -> Self {
+    pub fn describe(mut self, capability: impl AsRef<str>, description: Description) -> Self {
+        let capability = capability.as_ref();
         match self.served.get_mut(capability) {
             Some(served) => served.description = description,
             None => self.mistakes.push(format!("{capability:?} is described, but not served")),
@@ -138,7 +139,7 @@ impl AgentBuilder {
     pub fn on_event<In, F, Fut>(
         mut self,
         of: impl AsRef<str>,
-        capability: impl Into<String>,
+        capability: impl AsRef<str>,
         handler: F,
     ) -> Self
     where
@@ -146,7 +147,7 @@ impl AgentBuilder {
         F: Fn(Context, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Fault>> + Send + 'static,
     {
-        let capability = capability.into();
+        let capability = capability.as_ref().to_owned();
         self.check_capability(&capability);
         let Some(of) = parsed::<AgentAddress>(of.as_ref(), "the agent", &mut self.mistakes) else {
             return self;

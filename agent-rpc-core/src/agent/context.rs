@@ -180,16 +180,16 @@ impl Context {
     ///
     /// # Errors
     /// If the event cannot be made, or a broker did not take it.
-    pub async fn emit<T: Serialize + ?Sized>(
+    pub async fn emit(
         &self,
-        capability: &str,
-        payload: &T,
+        capability: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
     ) -> Result<(), CallError> {
         let payload = Payload::from_serialize(payload);
         match &self.parts.agent {
             Some(agent) => {
                 let scope = Scope::of(&self.parts.request, &agent.id, self.parts.ends);
-                agent.emit(capability, payload, Some(&scope)).await
+                agent.emit(capability.as_ref(), payload, Some(&scope)).await
             }
             None => Ok(()),
         }

@@ -25,7 +25,7 @@ pub(super) async fn handle(
     let capability = event.capability.as_str();
     let is_request = source.role == InboxRole::Requests;
     let for_one_worker = is_request && !capability.starts_with(runtime_capabilities::PREFIX);
-    let handle = shared.events.get(&(source.owner.clone(), capability.to_owned()));
+    let handle = shared.listener(&source.owner, capability);
     let handle = handle.or_else(|| shared.handle_for(capability).filter(|_| for_one_worker));
     shared.bus.tell(|| BusEvent::Event {
         from: event.from.clone(),

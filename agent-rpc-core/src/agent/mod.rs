@@ -141,6 +141,12 @@ impl Agent {
         &self.shared.id
     }
 
+    /// The tenant that it serves, if it serves one.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&TenantName> {
+        self.shared.tenant.as_ref()
+    }
+
     /// The local bus, on which the events that this agent hears arrive.
     #[must_use]
     pub fn bus(&self) -> &Bus {
@@ -152,11 +158,12 @@ impl Agent {
     /// # Errors
     /// If the event cannot be made, or a broker did not take it: the others have it all the same.
     /// That nobody listens is no error.
-    pub async fn emit<T>(&self, capability: &str, payload: &T) -> Result<(), CallError>
-    where
-        T: Serialize + ?Sized,
-    {
-        self.shared.emit(capability, Payload::from_serialize(payload), None).await
+    pub async fn emit(
+        &self,
+        capability: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<(), CallError> {
+        self.shared.emit(capability.as_ref(), Payload::from_serialize(payload), None).await
     }
 
     /// Waits until an inbox of this agent has ended for good: the broker will not have us any more,
@@ -237,6 +244,11 @@ impl Shared {
     /// The handler of a capability.
     fn handle_for(&self, capability: &str) -> Option<&Handle> {
         self.served.get(capability).map(|served| &served.handle).or(self.unknown.as_ref())
+    }
+
+    /// The handler of an event of this agent's.
+    fn listener(&self, owner: &AgentAddress, capability: &str) -> Option<&Handle> {
+        self.events.get(&(owner.clone(), capability.to_owned()))
     }
 
     /// The rules of an inbox.

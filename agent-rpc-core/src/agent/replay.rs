@@ -75,8 +75,15 @@ impl Agent {
         let shared = &self.shared;
         let admission = shared.admission(InboxRole::Requests, shared.address.clone());
         let Admitted(request) = admission.admit_again(dead.raw.clone()).await?;
-        let handle = shared.handle_for(request.capability.as_str());
-        let handle = handle.filter(|_| request.kind != Kind::Response);
+        let capability = request.capability.as_str();
+        let handle = match request.kind {
+            Kind::Request => shared.handle_for(capability),
+            Kind::Event => {
+                let listener = shared.listener(&shared.address, capability);
+                listener.or_else(|| shared.handle_for(capability))
+            }
+            Kind::Response => None,
+        };
         let handle = handle.ok_or(ReplayError::NoHandler)?;
 
         // Its own deadline has passed: it gets the time of a request without a deadline.

@@ -22,7 +22,7 @@ use crate::wire::{
 const MIN_PUBLISH_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PUBLISH_PAUSE: Duration = Duration::from_secs(1);
 
-/// An answer is tried for so long even when its time is over.
+/// A try to publish an answer may take so long even when the answer's time is over.
 const MIN_PUBLISH_TIME: Duration = Duration::from_secs(1);
 
 /// Where a request is answered: over which transport, at which topic.

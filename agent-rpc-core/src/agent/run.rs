@@ -111,7 +111,7 @@ impl Run {
             First::Early(answer) => {
                 finish();
                 let outcome = Ok(answer);
-                let answered = async move { self.answer(&outcome, number.await, claim).await };
+                let answered = async move { self.answer(&outcome, number, claim).await };
                 Box::pin(async { tokio::join!(answered, run).0 })
             }
             First::Returned(outcome) => {
@@ -119,7 +119,7 @@ impl Run {
                 early.close();
                 let finished = may_finish.then(|| early.try_recv().ok()).flatten();
                 let outcome = finished.map_or(outcome, Ok);
-                Box::pin(async move { self.answer(&outcome, number.await, claim).await })
+                Box::pin(async move { self.answer(&outcome, number, claim).await })
             }
         };
         answered.await
@@ -154,14 +154,15 @@ impl Run {
     async fn answer(
         &self,
         outcome: &Outcome,
-        number: Option<u64>,
+        number: impl Future<Output = Option<u64>>,
         claim: Box<dyn Claim>,
     ) -> Settlement {
         self.measure(outcome);
-        let mut answer_to = self.answer_to();
-        answer_to.number = number.map(|number| Number { number, is_final: true });
         let answered = async {
+            // Stored before the rest of the progress is out: that may take as long as an outage.
             claim.complete(outcome).await?;
+            let mut answer_to = self.answer_to();
+            answer_to.number = number.await.map(|number| Number { number, is_final: true });
             Ok(self.publish(outcome, answer_to).await)
         };
         match answered.instrument(debug_span!("answer")).await {

@@ -33,18 +33,20 @@ pub(super) async fn start(builder: AgentBuilder) -> Result<Agent, StartError> {
     Ok(Agent { shared })
 }
 
+/// The agent's name, if nothing else is wrong either: all mistakes are told at once.
 fn check(builder: &AgentBuilder) -> Result<AgentId, StartError> {
-    let mistake = match &builder.id {
-        _ if !builder.mistakes.is_empty() => builder.mistakes.join("; "),
-        _ if builder.transports.is_empty() => {
-            "an agent needs a transport: add one with `serve_on`".to_owned()
-        }
-        _ if builder.concurrency == 0 => "an agent needs room for one handler".to_owned(),
-        _ if builder.in_flight == 0 => "an agent needs room for one request".to_owned(),
-        Some(id) => return Ok(id.clone()),
-        None => "an agent needs a name".to_owned(),
-    };
-    Err(StartError::Config(mistake))
+    let AgentBuilder { transports, concurrency, in_flight, .. } = builder;
+    let wrong = [
+        (transports.is_empty(), "an agent needs a transport: add one with `serve_on`"),
+        (*concurrency == 0, "an agent needs room for one handler"),
+        (*in_flight == 0, "an agent needs room for one request"),
+    ];
+    let wrong = wrong.into_iter().filter_map(|(is_wrong, what)| is_wrong.then_some(what));
+    let mistakes: Vec<_> = builder.mistakes.iter().map(String::as_str).chain(wrong).collect();
+    match &builder.id {
+        Some(id) if mistakes.is_empty() => Ok(id.clone()),
+        _ => Err(StartError::Config(mistakes.join("; "))),
+    }
 }
 
 /// The requests inbox of the agent on each of its transports, and the events that it listens to.

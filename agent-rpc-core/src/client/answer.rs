@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::call_error::{CallError, Failed};
-use super::exchange::{Take, exchange};
+use super::exchange::exchange;
 use super::gate::Answer;
 use super::mailbox::Mailbox;
 use super::observe;
-use super::prepare::Call;
+use super::prepare::{Call, route_over};
+use super::take::Take;
 use crate::wire::{CorrelationId, Fault, Payload, PayloadError, answer_as, answer_of};
 
 /// An answer, and how it came.
@@ -59,33 +60,47 @@ impl Take for First {
 
 /// Sends the call and waits for its answer, as raw JSON.
 pub(super) async fn answered(call: &mut Call) -> Result<Reply<Payload>, CallError> {
-    let mut mailbox = Mailbox::register(call, false)?;
-    answered_in(call, &mut mailbox).await
-}
-
-/// The same for a call that is registered already.
-pub(super) async fn answered_in(
-    call: &mut Call,
-    mailbox: &mut Mailbox,
-) -> Result<Reply<Payload>, CallError> {
-    replied(call, mailbox, answer_of).await
+    let (span, mailbox) = begin(call)?;
+    replied(call, span, mailbox, answer_of).await
 }
 
 /// Sends the call and waits for its answer, which is read as a type where it lies.
 pub(super) async fn answered_as<T: DeserializeOwned>(
     call: &mut Call,
 ) -> Result<Reply<T>, CallError> {
-    let mut mailbox = Mailbox::register(call, false)?;
-    replied(call, &mut mailbox, answer_as).await
+    let (span, mailbox) = begin(call)?;
+    replied(call, span, mailbox, answer_as).await
+}
+
+/// Registers the call; the answer is waited for in the future that this returns.
+pub(super) fn in_background(
+    mut call: Call,
+) -> Result<impl Future<Output = (Call, Result<Reply<Payload>, CallError>)>, CallError> {
+    let (span, mailbox) = begin(&mut call)?;
+    Ok(async move {
+        let outcome = replied(&mut call, span, mailbox, answer_of).await;
+        (call, outcome)
+    })
+}
+
+/// Begins to observe the call, and registers it.
+fn begin(call: &mut Call) -> Result<(Span, Mailbox), CallError> {
+    let span = observe::begin(call);
+    let mailbox = Mailbox::register(call, false).inspect_err(|error| {
+        observe::end(call, Err(error), observe::last_transport(call, error));
+    })?;
+    Ok((span, mailbox))
 }
 
 async fn replied<T>(
     call: &mut Call,
-    mailbox: &mut Mailbox,
+    span: Span,
+    mut mailbox: Mailbox,
     read: fn(&Payload) -> Result<Result<T, Fault>, PayloadError>,
 ) -> Result<Reply<T>, CallError> {
-    let span = observe::begin(call);
-    let taken = exchange(call, mailbox, &mut First).instrument(span).await;
+    let taken = exchange(call, &mut mailbox, &mut First).instrument(span).await;
+    // It is pending no more.
+    drop(mailbox);
     let transport = match &taken {
         Ok(answer) => answer.transport,
         Err(error) => observe::last_transport(call, error),
@@ -101,8 +116,8 @@ fn reply<T>(
     read: fn(&Payload) -> Result<Result<T, Fault>, PayloadError>,
 ) -> Result<Reply<T>, CallError> {
     let facts = || {
-        let mut facts = call.facts(None, true);
-        facts.route = call.route_over(answer.transport);
+        let mut facts = call.facts(true);
+        facts.route = route_over(&call.routes, answer.transport);
         facts
     };
     match read(&answer.payload) {

@@ -4,13 +4,15 @@ use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::exchange::{RouteFailure, Take, route_until};
 use super::mailbox::{Mailbox, Notice};
 use super::prepare::Call;
+use super::routes::RouteFailure;
 use super::send;
+use super::take::Take;
 use crate::timing::RESEND_INTERVAL;
 use crate::transport::{Frame, TransportErrorKind};
 
@@ -22,8 +24,8 @@ pub(super) struct Attempt<'a, T> {
     taker: &'a mut T,
     /// When the next route has its turn.
     until: Instant,
-    /// Whether it was sent here: it may have run, or run now.
-    sent: bool,
+    /// Whether there was a transmission before this one: it may have run, or may run now.
+    sent_before: bool,
 }
 
 impl<'a, T: Take> Attempt<'a, T> {
@@ -33,8 +35,8 @@ impl<'a, T: Take> Attempt<'a, T> {
         mailbox: &'a mut Mailbox,
         taker: &'a mut T,
     ) -> Self {
-        let until = route_until(call, nth);
-        Self { call, nth, mailbox, taker, until, sent: false }
+        let until = call.route_until(nth);
+        Self { call, nth, mailbox, taker, until, sent_before: false }
     }
 
     /// Publishes the request and waits for what is wanted. After a gap it is published once more,
@@ -49,10 +51,10 @@ impl<'a, T: Take> Attempt<'a, T> {
         loop {
             frame.transmission = self.call.transmission;
             self.call.transmission += 1;
-            if let ControlFlow::Break(taken) = self.transmit(&frame, alarm.as_mut()).await? {
-                return Ok(taken);
+            match self.transmit(&frame, alarm.as_mut()).await? {
+                Next::Done(taken) => return Ok(taken),
+                Next::Resend => self.sent_before = true,
             }
-            self.sent = true;
         }
     }
 
@@ -73,22 +75,23 @@ impl<'a, T: Take> Attempt<'a, T> {
         &mut self,
         frame: &Frame,
         mut alarm: Pin<&mut Sleep>,
-    ) -> Result<ControlFlow<T::Taken>, RouteFailure> {
+    ) -> Result<Next<T::Taken>, RouteFailure> {
         let routes = Arc::clone(&self.call.routes);
         let route = &routes[self.nth];
         let mut publish = route.transport.publish(&route.topic, frame);
         let (mut published, mut missed, mut again) = (false, false, OptionFuture::default());
         loop {
             if published && missed {
-                return Ok(ControlFlow::Continue(()));
+                return Ok(Next::Resend);
             }
             self.set(alarm.as_mut());
             let notice = tokio::select! {
                 biased;
                 // The deadline comes first, whatever else there is to do.
-                () = alarm.as_mut() => match self.woken().await? {
-                    ControlFlow::Continue(()) => continue,
-                    taken => return Ok(taken),
+                () = alarm.as_mut() => match self.woken(published).await? {
+                    Woken::Notice(notice) => notice,
+                    Woken::Taker(ControlFlow::Continue(())) => continue,
+                    Woken::Taker(ControlFlow::Break(taken)) => return Ok(Next::Done(taken)),
                 },
                 // Confirm and answer side by side: an answer that overtakes the confirm ends it.
                 notice = self.mailbox.next(published) => notice,
@@ -96,24 +99,26 @@ impl<'a, T: Take> Attempt<'a, T> {
                     published = true;
                     match result {
                         Ok(()) => {}
-                        Err(error) if !self.sent => return Err(RouteFailure::Publish(error)),
-                        // A second transmission must arrive too: the answer to the first may be lost.
+                        Err(error) if !self.sent_before => {
+                            return Err(RouteFailure::Publish(error));
+                        }
+                        // A second transmission must arrive too: the answer to the first may be
+                        // lost.
                         Err(_) => again = resend_later(),
                     }
                     continue;
                 }
-                Some(()) = &mut again => return Ok(ControlFlow::Continue(())),
+                Some(()) = &mut again => return Ok(Next::Resend),
             };
             match notice {
                 Notice::Answer(answer) => {
                     // An agent that answers is not left for the next route.
                     self.until = self.call.end;
-                    let taken = self.taker.take(answer).await;
-                    if taken.is_break() {
-                        return Ok(taken);
+                    if let ControlFlow::Break(taken) = self.taker.take(answer).await {
+                        return Ok(Next::Done(taken));
                     }
                 }
-                Notice::Bounced if !self.sent => {
+                Notice::Bounced if !self.sent_before => {
                     return Err(RouteFailure::Publish(TransportErrorKind::NoReceiver.into()));
                 }
                 // An earlier transmission may have run, or may run now. After a restart the agent
@@ -134,12 +139,31 @@ impl<'a, T: Take> Attempt<'a, T> {
         }
     }
 
-    async fn woken(&mut self) -> Result<ControlFlow<T::Taken>, RouteFailure> {
+    /// The alarm has rung. A taker is woken only where nothing waits for it: its reader may have been
+    /// slow, and not the agent.
+    async fn woken(&mut self, published: bool) -> Result<Woken<T::Taken>, RouteFailure> {
         if Instant::now() >= self.until {
             return Err(RouteFailure::TimedOut);
         }
-        Ok(self.taker.woken().await)
+        match self.mailbox.next(published).now_or_never() {
+            Some(notice) => Ok(Woken::Notice(notice)),
+            None => Ok(Woken::Taker(self.taker.woken().await)),
+        }
     }
+}
+
+/// What follows a transmission.
+enum Next<T> {
+    /// Another one, of the same message.
+    Resend,
+    /// Nothing: the taker has what it wants.
+    Done(T),
+}
+
+/// What the alarm has led to.
+enum Woken<T> {
+    Notice(Notice),
+    Taker(ControlFlow<T>),
 }
 
 fn resend_later() -> OptionFuture<Pin<Box<Sleep>>> {

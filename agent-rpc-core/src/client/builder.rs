@@ -176,6 +176,7 @@ impl ClientBuilder {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             live: Arc::default(),
+            opened: Arc::default(),
         };
         let shared = Shared {
             agent,
@@ -190,6 +191,7 @@ impl ClientBuilder {
             tasks: loops.tasks.clone(),
             stop: loops.stop.clone(),
             loops,
+            routing: tokio::sync::Mutex::default(),
         };
         // Dropped where it fails, it ends the loops that were begun.
         let client = Client { shared: Arc::new(shared), scope: None };
@@ -202,10 +204,16 @@ impl Shared {
     /// Makes the reply inboxes for these peers, beside those that there are, then routes new calls
     /// by the new table.
     pub(super) async fn route(&self, peers: PeerTable) -> Result<(), StartError> {
+        let _turn = self.routing.lock().await;
+        if self.pending.is_closed() {
+            let detail = "the client is closed, or its last reply inbox has failed: make another";
+            return Err(StartError::Config(detail.to_owned()));
+        }
         let known = self.settings.get();
         let mut replies = Vec::new();
         for transport in peers.transports() {
-            let is_known = |inbox: &&Arc<ReplyInbox>| inbox.is_over(&transport);
+            let is_known =
+                |inbox: &&Arc<ReplyInbox>| inbox.goes_over(&transport) && !inbox.has_ended();
             let inbox = match known.routes.replies().iter().find(is_known) {
                 Some(inbox) => Arc::clone(inbox),
                 None => self.open_replies(transport).await?,

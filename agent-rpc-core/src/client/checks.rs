@@ -1,11 +1,12 @@
 //! Named checks that every call passes, in this order, before anything is sent. A check sees the
-//! parsed request and no broker. It refuses with a code, and a text that says what to do.
+//! parsed request and the client's settings, and no broker. It refuses with a code, and a text that says what to do.
 //!
 //! Permission rules, the length of a chain and payload schemas are checks.
 
 use std::time::Duration;
 
 use super::call_error::Reason;
+use super::settings::Settings;
 use crate::wire::{AgentAddress, Capability, Headers, Payload, codes};
 
 /// A request whose parts have been parsed.
@@ -23,16 +24,16 @@ pub(super) struct Draft {
 /// One check.
 struct Check {
     name: &'static str,
-    run: fn(&Draft) -> Result<(), Reason>,
+    run: fn(&Draft, &Settings) -> Result<(), Reason>,
 }
 
 /// All of them, the cheap ones first.
 const CHECKS: [Check; 1] = [Check { name: "time", run: has_time }];
 
 /// Runs the checks; the first that fails decides.
-pub(super) fn run(draft: &Draft) -> Result<(), Reason> {
+pub(super) fn run(draft: &Draft, settings: &Settings) -> Result<(), Reason> {
     for check in &CHECKS {
-        (check.run)(draft).inspect_err(|reason| {
+        (check.run)(draft, settings).inspect_err(|reason| {
             tracing::debug!(check = check.name, code = reason.code, "a call was not made");
         })?;
     }
@@ -40,7 +41,7 @@ pub(super) fn run(draft: &Draft) -> Result<(), Reason> {
 }
 
 /// A call without any time is not sent: its answer could never be in time.
-fn has_time(draft: &Draft) -> Result<(), Reason> {
+fn has_time(draft: &Draft, _: &Settings) -> Result<(), Reason> {
     match draft.timeout.is_zero() {
         true => Err(Reason::new(codes::TIMEOUT, "there is no time left for it")),
         false => Ok(()),

@@ -11,11 +11,10 @@ use tracing::debug;
 
 use super::Shared;
 use super::call_error::CallError;
-use super::exchange::RouteFailure;
 use super::gate::{Answer, Expected, Gate};
-use super::pending::{self, Refusal, Registration, Room};
+use super::pending::{RegisterError, Registration, Room, Signal};
 use super::prepare::Call;
-use super::routes::ResolvedRoute;
+use super::routes::{ResolvedRoute, RouteFailure};
 use crate::transport::{Arrival, Delivery, Inbox, Subscription};
 use crate::wire::{BrokerAddress, CorrelationId, Topic};
 
@@ -40,12 +39,27 @@ struct Answers {
     registration: Registration<Expected, Answer>,
     expected: Expected,
     id: CorrelationId,
-    /// Where a stream has inboxes of its own: of each route that was tried.
+    /// Where a stream has inboxes of its own: of each route that was tried and is not at its end.
     own: Vec<OwnInbox>,
+    /// Where answers over the route in use arrive.
+    in_use: InUse,
+}
+
+/// An inbox, as a call in which it has several tells it from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InUse {
+    /// No route was tried yet.
+    Nothing,
+    /// The client's reply inbox of this number.
+    Shared(u64),
+    /// The stream's own inbox for the route of this number.
+    Own(usize),
 }
 
 /// An inbox of one stream.
 struct OwnInbox {
+    /// Counts the inboxes of one stream.
+    number: usize,
     inbox: Inbox,
     gate: Gate,
     /// An answer that is being verified.
@@ -78,11 +92,12 @@ impl Mailbox {
         let room = if several { STREAM_ROOM } else { NO_ROOM };
         let (id, pending) = (call.id().clone(), &call.client.pending);
         let registration = pending.register(id.clone(), expected.clone(), room);
-        let registration = registration.map_err(|refusal| match refusal {
-            Refusal::Full => CallError::Busy(Box::new(call.facts(None, false))),
-            Refusal::Closed => CallError::Abandoned(Box::new(call.facts(None, false))),
+        let registration = registration.map_err(|error| match error {
+            RegisterError::Full => CallError::Busy(Box::new(call.facts(false))),
+            RegisterError::Closed => CallError::Abandoned(Box::new(call.facts(false))),
         })?;
-        let answers = Answers { registration, expected, id, own: Vec::new() };
+        let (own, in_use) = (Vec::new(), InUse::Nothing);
+        let answers = Answers { registration, expected, id, own, in_use };
         Ok(Self { answers, gaps: None })
     }
 
@@ -99,15 +114,17 @@ impl Mailbox {
             let inbox = subscribed.map_err(RouteFailure::Publish)?;
             let address = inbox.reply_address().cloned();
             let gate = client.gate(route.transport.kind());
-            self.answers.own.push(OwnInbox { inbox, gate, opening: None });
+            self.gaps = None;
+            self.answers.add(inbox, gate);
             return Ok(address);
         }
-        let mut gaps = route.replies.gaps.clone();
-        if gaps.has_changed().is_err() {
+        if route.replies.has_ended() {
             return Err(RouteFailure::NoReplyInbox { sent: false });
         }
+        let mut gaps = route.replies.gaps.clone();
         gaps.mark_unchanged();
         self.gaps = Some(gaps);
+        self.answers.in_use = InUse::Shared(route.replies.number);
         Ok(route.replies.address.clone())
     }
 
@@ -135,24 +152,45 @@ async fn next_gap(gaps: &mut Option<watch::Receiver<u64>>) -> Notice {
 }
 
 impl Answers {
+    /// Uses an inbox of the stream's own from now on.
+    fn add(&mut self, inbox: Inbox, gate: Gate) {
+        let number = match self.in_use {
+            InUse::Own(last) => last + 1,
+            _ => self.own.len(),
+        };
+        self.own.push(OwnInbox { number, inbox, gate, opening: None });
+        self.in_use = InUse::Own(number);
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notice> {
-        match self.registration.poll_next_unpin(cx) {
-            Poll::Ready(Some(pending::Notice::Answer(answer))) => {
-                return Poll::Ready(Notice::Answer(answer));
+        loop {
+            match self.registration.poll_next_unpin(cx) {
+                Poll::Ready(Some(Signal::Answer(answer))) => {
+                    return Poll::Ready(Notice::Answer(answer));
+                }
+                Poll::Ready(Some(Signal::Bounced(inbox)))
+                    if self.in_use == InUse::Shared(inbox) =>
+                {
+                    return Poll::Ready(Notice::Bounced);
+                }
+                // Of a route that was left, or told by the stream's own inbox, too.
+                Poll::Ready(Some(Signal::Bounced(_))) => {}
+                Poll::Ready(None) => return Poll::Ready(Notice::Abandoned),
+                Poll::Pending => break,
             }
-            Poll::Ready(Some(pending::Notice::Bounced)) => return Poll::Ready(Notice::Bounced),
-            Poll::Ready(None) => return Poll::Ready(Notice::Abandoned),
-            Poll::Pending => {}
         }
-        let in_use = self.own.len().saturating_sub(1);
         let mut nth = 0;
         while let Some(own) = self.own.get_mut(nth) {
+            let is_in_use = self.in_use == InUse::Own(own.number);
             match own.poll_next(cx, &self.id, &self.expected) {
-                // A route that was left: nothing is waited for there.
-                Poll::Ready(Notice::InboxClosed) if nth < in_use => {
+                Poll::Ready(Notice::InboxClosed) => {
                     self.own.remove(nth);
-                    return self.poll_next(cx);
+                    if is_in_use {
+                        return Poll::Ready(Notice::InboxClosed);
+                    }
                 }
+                // Only its answers count once a route was left.
+                Poll::Ready(Notice::Bounced | Notice::Gap) if !is_in_use => {}
                 Poll::Ready(notice) => return Poll::Ready(notice),
                 Poll::Pending => nth += 1,
             }

@@ -33,6 +33,7 @@ mod send;
 mod sequence;
 mod settings;
 mod stream;
+mod take;
 
 pub use answer::Reply;
 pub use ask_all::{AgentReply, AskAll};
@@ -41,7 +42,7 @@ pub use call_error::{CallError, Failed, Reason};
 pub use facts::CallFacts;
 pub use peers::{PeerTable, Route};
 #[doc(hidden)]
-pub use pending::{Fit, Notice, PendingCalls, Refusal, Registration, Room, Unwanted};
+pub use pending::{Fit, PendingCalls, RegisterError, Registration, Room, Signal, Unwanted};
 pub use record::{CallRecord, CallStatus};
 pub use request::{Post, Request, Typed};
 pub(crate) use scope::Scope;
@@ -105,6 +106,8 @@ struct Shared {
     stop: CancellationToken,
     /// Reads further reply inboxes.
     loops: ReplyLoops,
+    /// One at a time replaces the peers.
+    routing: tokio::sync::Mutex<()>,
 }
 
 impl Client {
@@ -197,8 +200,8 @@ impl Client {
     }
 
     /// Calls by this table of peers from now on. Calls that run keep their routes. A reply inbox on
-    /// a transport that is new is open before this returns; one that no route uses any more is
-    /// closed after its last call.
+    /// a transport that is new is open before this returns, and one that had ended for good is
+    /// opened anew; one that no route uses any more is closed after its last call.
     ///
     /// # Errors
     /// If a reply inbox cannot be opened: then nothing has changed.

@@ -27,27 +27,28 @@ pub struct PendingCalls<E, A> {
 }
 
 struct Table<E, A> {
-    calls: HashMap<CorrelationId, Call<E, A>>,
+    calls: HashMap<CorrelationId, Entry<E, A>>,
     closed: bool,
 }
 
-struct Call<E, A> {
+struct Entry<E, A> {
     expected: E,
     queue: Arc<Mutex<Queue<A>>>,
 }
 
 /// One item that a caller reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice<A> {
+pub enum Signal<A> {
     /// An answer.
     Answer(A),
-    /// The request reached nobody. The call goes on waiting.
-    Bounced,
+    /// A transmission reached nobody, as the inbox of this number was told. The call goes on
+    /// waiting.
+    Bounced(u64),
 }
 
 /// Why a call is not registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RegisterError {
     /// Too many calls wait. None of them is evicted.
     Full,
     /// The registry was closed.
@@ -80,16 +81,16 @@ impl<E, A> PendingCalls<E, A> {
         id: CorrelationId,
         expected: E,
         room: Room,
-    ) -> Result<Registration<E, A>, Refusal> {
+    ) -> Result<Registration<E, A>, RegisterError> {
         let queue = Arc::new(Mutex::new(Queue::new(room)));
         let mut table = self.table();
         if table.closed {
-            return Err(Refusal::Closed);
+            return Err(RegisterError::Closed);
         }
         if table.calls.len() >= self.capacity || table.calls.contains_key(&id) {
-            return Err(Refusal::Full);
+            return Err(RegisterError::Full);
         }
-        table.calls.insert(id.clone(), Call { expected, queue: Arc::clone(&queue) });
+        table.calls.insert(id.clone(), Entry { expected, queue: Arc::clone(&queue) });
         drop(table);
         Ok(Registration { pending: Arc::clone(self), id, queue, is_over: false })
     }
@@ -120,13 +121,14 @@ impl<E, A> PendingCalls<E, A> {
         taken.map_err(|answer| (Unwanted::NoRoom, answer))
     }
 
-    /// Tells a call, if it still waits, that its request reached nobody.
-    pub fn bounce(&self, id: &CorrelationId) {
+    /// Tells a call, if it still waits, that a transmission reached nobody: the inbox of this number
+    /// was told so.
+    pub fn bounce(&self, id: &CorrelationId, inbox: u64) {
         let queue = self.table().calls.get(id).map(|call| Arc::clone(&call.queue));
         if let Some(queue) = queue {
             let caller = {
                 let mut queue = lock(&queue);
-                queue.bounced = true;
+                queue.bounced = Some(inbox);
                 queue.caller.take()
             };
             wake(caller);
@@ -149,6 +151,12 @@ impl<E, A> PendingCalls<E, A> {
             };
             wake(caller);
         }
+    }
+
+    /// Whether it was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.table().closed
     }
 
     /// How many calls wait.
@@ -191,16 +199,16 @@ pub struct Registration<E, A> {
 }
 
 impl<E, A> Stream for Registration<E, A> {
-    type Item = Notice<A>;
+    type Item = Signal<A>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Notice<A>>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Signal<A>>> {
         let this = &mut *self;
         let mut queue = lock(&this.queue);
-        if std::mem::take(&mut queue.bounced) {
-            return Poll::Ready(Some(Notice::Bounced));
+        if let Some(inbox) = queue.bounced.take() {
+            return Poll::Ready(Some(Signal::Bounced(inbox)));
         }
         if let Some(answer) = queue.next() {
-            return Poll::Ready(Some(Notice::Answer(answer)));
+            return Poll::Ready(Some(Signal::Answer(answer)));
         }
         if queue.closed {
             this.is_over = true;

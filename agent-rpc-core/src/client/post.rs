@@ -4,7 +4,6 @@ use tokio::time::timeout_at;
 use tracing::Instrument;
 
 use super::call_error::CallError;
-use super::exchange::{route_from, route_until};
 use super::prepare::Call;
 use super::{observe, send};
 use crate::wire::CorrelationId;
@@ -12,7 +11,7 @@ use crate::wire::CorrelationId;
 /// Hands the request to the first broker that takes it.
 pub(super) async fn posted(mut call: Call) -> Result<CorrelationId, CallError> {
     let span = observe::begin(&mut call);
-    let outcome = over_routes(&call).instrument(span).await;
+    let outcome = over_routes(&mut call).instrument(span).await;
     let transport = match &outcome {
         Ok(nth) => call.routes[*nth].transport.kind(),
         Err(error) => observe::last_transport(&call, error),
@@ -22,16 +21,16 @@ pub(super) async fn posted(mut call: Call) -> Result<CorrelationId, CallError> {
 }
 
 /// The route that took it.
-async fn over_routes(call: &Call) -> Result<usize, CallError> {
-    let mut failure = CallError::Timeout(Box::new(call.facts(None, false)));
+async fn over_routes(call: &mut Call) -> Result<usize, CallError> {
+    let mut failure = CallError::Timeout(Box::new(call.facts(false)));
     let mut next = 0;
-    while let Some(nth) = route_from(call, next) {
+    while let Some(nth) = call.next_route(next) {
         next = nth + 1;
-        let facts = |sent| call.facts(Some(nth), sent);
+        let facts = |sent| call.facts(sent);
         if call.client.stop.is_cancelled() {
             return Err(CallError::Abandoned(Box::new(facts(false))));
         }
-        let until = route_until(call, nth);
+        let until = call.route_until(nth);
         let Ok(frame) = timeout_at(until, send::frame(call, nth)).await else { continue };
         let frame = frame.map_err(|reason| CallError::invalid(reason, facts(false)))?;
         let route = &call.routes[nth];

@@ -28,6 +28,8 @@ pub(super) struct Call {
     /// Whether the caller set the headers of a trace itself.
     pub(super) names_its_trace: bool,
     pub(super) routes: Arc<[ResolvedRoute]>,
+    /// The route that was tried last.
+    tried: Option<usize>,
     /// How often it was sent.
     pub(super) transmission: u32,
     pub(super) begin: Instant,
@@ -56,11 +58,11 @@ impl Call {
                 _ => CallError::invalid(reason, facts),
             }
         };
-        checks::run(&draft).map_err(|reason| refused(reason, &draft))?;
+        checks::run(&draft, &settings).map_err(|reason| refused(reason, &draft))?;
         let routed = settings.routes.to(draft.to.clone(), &*settings.trust);
         let (to, routes) = routed.map_err(|reason| refused(reason, &draft))?;
 
-        let timeout = draft.timeout.max(MIN_CALL_TIMEOUT);
+        let timeout = draft.timeout;
         let environment = &client.environment;
         // A call has the id of the message that begins it: a bounce, which names only the message,
         // finds its call.
@@ -82,23 +84,44 @@ impl Call {
         });
         let end = begin + timeout;
         let names_its_trace = draft.names_its_trace;
-        let transmission = 0;
-        Ok(Self { client, settings, envelope, names_its_trace, routes, transmission, begin, end })
+        Ok(Self {
+            client,
+            settings,
+            envelope,
+            names_its_trace,
+            routes,
+            tried: None,
+            transmission: 0,
+            begin,
+            end,
+        })
     }
 
     pub(super) fn id(&self) -> &CorrelationId {
         &self.envelope.correlation_id
     }
 
-    /// The first route that goes over this kind of transport.
-    pub(super) fn route_over(&self, kind: TransportKind) -> Option<(TransportKind, Topic)> {
-        let route = self.routes.iter().find(|route| route.transport.kind() == kind)?;
-        Some((kind, route.topic.clone()))
+    /// The next route to try, from the route of this number on: one whose link is down is passed over,
+    /// but for the last.
+    pub(super) fn next_route(&mut self, from: usize) -> Option<usize> {
+        let count = self.routes.len();
+        let next = (from..count).find(|nth| nth + 1 == count || self.routes[*nth].is_up());
+        self.tried = next.or(self.tried);
+        next
     }
 
-    /// The facts of the call, which went over this route last.
-    pub(super) fn facts(&self, route: Option<usize>, sent: bool) -> CallFacts {
-        let route = route.and_then(|nth| self.routes.get(nth));
+    /// Until when a route may take: a third of what remains, and the last one all of it.
+    pub(super) fn route_until(&self, nth: usize) -> Instant {
+        if nth + 1 == self.routes.len() {
+            return self.end;
+        }
+        let now = Instant::now();
+        now + self.end.saturating_duration_since(now) / 3
+    }
+
+    /// The facts of the call, with the route that was tried last.
+    pub(super) fn facts(&self, sent: bool) -> CallFacts {
+        let route = self.tried.and_then(|nth| self.routes.get(nth));
         CallFacts {
             to: self.envelope.to.to_string(),
             capability: self.envelope.capability.to_string(),
@@ -109,6 +132,15 @@ impl Call {
             sent,
         }
     }
+}
+
+/// The first of the routes that goes over this kind of transport.
+pub(super) fn route_over(
+    routes: &[ResolvedRoute],
+    kind: TransportKind,
+) -> Option<(TransportKind, Topic)> {
+    let route = routes.iter().find(|route| route.transport.kind() == kind)?;
+    Some((kind, route.topic.clone()))
 }
 
 /// Parses what the user gave.
@@ -144,6 +176,8 @@ fn draft(request: Request, settings: &Settings, begin: Instant) -> Result<Draft,
         scope.write(&mut headers);
         timeout = timeout.min(scope.ends.saturating_duration_since(begin));
     }
-    let timeout = timeout.min(MAX_CALL_TIMEOUT);
+    if !timeout.is_zero() {
+        timeout = timeout.clamp(MIN_CALL_TIMEOUT, MAX_CALL_TIMEOUT);
+    }
     Ok(Draft { to, capability, payload, headers, names_its_trace, timeout })
 }

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
@@ -20,6 +20,8 @@ use crate::wire::{BrokerAddress, CorrelationId, MessageId};
 /// A reply inbox, as routes and calls know it. The loop that reads it ends when no route of the client
 /// and no call on one of them uses it any more. It holds no settings: the settings hold it.
 pub(super) struct ReplyInbox {
+    /// Tells it from the other inboxes of the client.
+    pub(super) number: u64,
     transport: Arc<dyn RpcTransport>,
     pub(super) address: Option<BrokerAddress>,
     /// Counts the gaps: each may have swallowed an answer. Ends with the inbox.
@@ -37,10 +39,13 @@ pub(super) struct ReplyLoops {
     pub(super) tasks: TaskTracker,
     /// How many reply inboxes are read.
     pub(super) live: Arc<AtomicUsize>,
+    /// How many were opened.
+    pub(super) opened: Arc<AtomicU64>,
 }
 
 /// The loop that reads one reply inbox.
 struct ReplyLoop {
+    number: u64,
     shared: ReplyLoops,
     gate: Gate,
     gaps: watch::Sender<u64>,
@@ -48,8 +53,13 @@ struct ReplyLoop {
 }
 
 impl ReplyInbox {
-    pub(super) fn is_over(&self, transport: &Arc<dyn RpcTransport>) -> bool {
+    pub(super) fn goes_over(&self, transport: &Arc<dyn RpcTransport>) -> bool {
         Arc::ptr_eq(&self.transport, transport)
+    }
+
+    /// Whether nothing comes through it any more: it has failed for good.
+    pub(super) fn has_ended(&self) -> bool {
+        self.gaps.has_changed().is_err()
     }
 }
 
@@ -65,9 +75,11 @@ impl ReplyLoops {
         let (told, gaps) = watch::channel(0);
         let (address, stop) = (inbox.reply_address().cloned(), self.stop.child_token());
         self.live.fetch_add(1, Ordering::AcqRel);
-        let reading = ReplyLoop { shared: self.clone(), gate, gaps: told, stop: stop.clone() };
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let shared = self.clone();
+        let reading = ReplyLoop { number, shared, gate, gaps: told, stop: stop.clone() };
         self.tasks.spawn(reading.run(inbox));
-        Arc::new(ReplyInbox { transport, address, gaps, _loop: stop.drop_guard() })
+        Arc::new(ReplyInbox { number, transport, address, gaps, _loop: stop.drop_guard() })
     }
 }
 
@@ -114,7 +126,7 @@ impl ReplyLoop {
             () = self.stop.cancelled() => return,
         };
         if let Some((id, answer)) = opened {
-            self.settle(&id, answer, delivery.bytes().len());
+            self.deliver(&id, answer, delivery.bytes().len());
         }
         // The call itself accepts; no slow broker holds the next answer up.
         let mut accepted = delivery.accept();
@@ -123,7 +135,7 @@ impl ReplyLoop {
         }
     }
 
-    fn settle(&self, id: &CorrelationId, answer: Answer, bytes: usize) {
+    fn deliver(&self, id: &CorrelationId, answer: Answer, bytes: usize) {
         let fit = |expected: &Expected, answer: &Answer| match expected.several {
             _ if !answer.fits(expected) => None,
             false => Some(Fit::Only),
@@ -150,7 +162,7 @@ impl ReplyLoop {
     fn bounced(&self, message_id: &MessageId) {
         debug!(%message_id, "a request reached nobody");
         if let Ok(id) = CorrelationId::new(message_id.as_str()) {
-            self.shared.pending.bounce(&id);
+            self.shared.pending.bounce(&id, self.number);
         }
     }
 }

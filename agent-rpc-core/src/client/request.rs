@@ -12,9 +12,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::Client;
-use super::answer::{Reply, answered, answered_as, answered_in};
+use super::answer::{Reply, answered, answered_as, in_background};
 use super::call_error::CallError;
-use super::mailbox::Mailbox;
 use super::post::posted;
 use super::prepare::Call;
 use super::record::CallRecord;
@@ -120,13 +119,14 @@ impl Request {
     /// # Errors
     /// At once, if the request cannot be made or too many calls wait.
     pub async fn in_background(self) -> Result<CorrelationId, CallError> {
-        let mut call = Call::prepare(self, Kind::Request)?;
-        let (id, mut mailbox) = (call.id().clone(), Mailbox::register(&call, false)?);
-        let (correlation_id, tasks) = (id.clone(), call.client.tasks.clone());
+        let call = Call::prepare(self, Kind::Request)?;
+        let (id, tasks, bus) =
+            (call.id().clone(), call.client.tasks.clone(), call.client.bus.clone());
+        let answered = in_background(call)?;
         tasks.spawn(async move {
-            let outcome = answered_in(&mut call, &mut mailbox).await;
-            let record = CallRecord::new(outcome, Some(correlation_id), call.begin.elapsed());
-            call.client.bus.tell(|| BusEvent::Response(record));
+            let (call, outcome) = answered.await;
+            let id = Some(call.id().clone());
+            bus.tell(|| BusEvent::Response(CallRecord::new(outcome, id, call.begin.elapsed())));
         });
         Ok(id)
     }
@@ -233,7 +233,7 @@ impl Post {
                 };
                 CallRecord::new(Ok(reply), Some(id), latency)
             }
-            Err(error) => CallRecord::new(Err(error), None, latency),
+            Err(error) => CallRecord::failed(error),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::call_error::Reason;
 use super::peers::PeerTable;
 use super::replies::ReplyInbox;
-use crate::transport::{LinkState, RpcTransport};
+use crate::transport::{LinkState, RpcTransport, TransportError};
 use crate::trust::Trust;
 use crate::wire::{AgentAddress, TenantName, Topic, TopicRole, codes};
 
@@ -24,6 +24,26 @@ impl ResolvedRoute {
     pub(super) fn is_up(&self) -> bool {
         self.transport.link().borrow().state == LinkState::Up
     }
+}
+
+/// How one route ended that did not bring what is wanted.
+pub(super) enum RouteFailure {
+    /// Nobody answered in its time.
+    TimedOut,
+    /// Nobody can answer any more: its reply inbox has ended.
+    NoReplyInbox {
+        /// Whether the request was sent.
+        sent: bool,
+    },
+    /// The request was not taken, or reached nobody.
+    Publish(TransportError),
+    /// The request cannot be sent here: it is too large, or no proof could be had.
+    Unsendable(Reason),
+    /// The client was closed: no other route helps.
+    Abandoned {
+        /// Whether the request was sent.
+        sent: bool,
+    },
 }
 
 /// The peer table, and the routes that it comes to: looked up, not made, by each call.
@@ -126,7 +146,7 @@ impl RouteTable {
     }
 
     fn over(&self, transport: &Arc<dyn RpcTransport>, topic: Topic) -> Option<ResolvedRoute> {
-        let replies = self.replies.iter().find(|inbox| inbox.is_over(transport))?;
+        let replies = self.replies.iter().find(|inbox| inbox.goes_over(transport))?;
         let (transport, replies) = (Arc::clone(transport), Arc::clone(replies));
         Some(ResolvedRoute { transport, topic, replies })
     }

@@ -43,7 +43,7 @@ impl<T> Sequence<T> {
 
     /// Takes an answer in; returns what has its turn now. A copy is dropped.
     pub(super) fn take_in(&mut self, number: u64, answer: T, now: Instant) -> Vec<Turn<T>> {
-        if number <= self.seen {
+        if self.is_past(number) {
             return Vec::new();
         }
         self.early.entry(number).or_insert(answer);
@@ -52,6 +52,11 @@ impl<T> Sequence<T> {
             turns.extend(self.give_up(now));
         }
         turns
+    }
+
+    /// Whether the answer of this number was handed on, or given up.
+    pub(super) fn is_past(&self, number: u64) -> bool {
+        number <= self.seen
     }
 
     /// When [`Sequence::give_up`] is to be called.
@@ -77,9 +82,11 @@ impl<T> Sequence<T> {
             self.seen = next;
             turns.push(Turn::Answer(answer));
         }
+        // Those that are missing now have their own second.
         self.late_at = match self.early.is_empty() {
             true => None,
-            false => self.late_at.or(Some(now + MAX_LATENESS)),
+            false if turns.is_empty() => self.late_at.or(Some(now + MAX_LATENESS)),
+            false => Some(now + MAX_LATENESS),
         };
         turns
     }

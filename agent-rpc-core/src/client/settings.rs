@@ -34,6 +34,9 @@ impl SettingsHandle {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut settings = Settings::clone(&current);
         change(&mut settings);
-        *current = Arc::new(settings);
+        let before = std::mem::replace(&mut *current, Arc::new(settings));
+        drop(current);
+        // Outside of the lock: a trust of somebody else's may go away with it.
+        drop(before);
     }
 }

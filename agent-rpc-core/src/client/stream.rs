@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,13 +21,15 @@ use tokio::time::Instant;
 use tracing::{Instrument, warn};
 
 use super::call_error::{CallError, Failed};
-use super::exchange::{Take, exchange};
+use super::exchange::exchange;
 use super::facts::CallFacts;
 use super::gate::Answer;
 use super::mailbox::{Mailbox, STREAM_WINDOW};
 use super::observe;
-use super::prepare::Call;
+use super::prepare::{Call, route_over};
+use super::routes::ResolvedRoute;
 use super::sequence::{Sequence, Turn};
+use super::take::Take;
 use crate::timing::MAX_CALL_TIMEOUT;
 use crate::wire::{CorrelationId, Payload, TransportKind, answer_of};
 
@@ -82,7 +85,7 @@ type Item = Result<StreamItem<Payload, Payload>, CallError>;
 
 impl<P, F> AnswerStream<P, F> {
     pub(super) fn new(call: Result<Call, CallError>, inactivity: Duration) -> Self {
-        let facts = call.as_ref().map(|call| call.facts(Some(0), true)).unwrap_or_default();
+        let facts = call.as_ref().map(|call| call.facts(true)).unwrap_or_default();
         let (sender, items) = mpsc::channel(1);
         let call = Some(converse(call, inactivity, sender).boxed());
         Self { call, items, facts, types: PhantomData }
@@ -159,14 +162,18 @@ async fn conversed(
     inactivity: Duration,
     items: &mpsc::Sender<Item>,
 ) -> Result<(), CallError> {
-    // A stream counts among the pending calls, and is told when the client is closed.
-    let mut mailbox = Mailbox::register(call, true)?;
     let span = observe::begin(call);
-    let mut reading = Reading::new(call, inactivity, items.clone());
-    let taken = exchange(call, &mut mailbox, &mut reading).instrument(span).await;
+    // A stream counts among the pending calls, and is told when the client is closed.
+    let taken = match Mailbox::register(call, true) {
+        Ok(mut mailbox) => {
+            let mut reading = Reading::new(call, inactivity, items.clone());
+            exchange(call, &mut mailbox, &mut reading).instrument(span).await
+        }
+        Err(error) => Err(error),
+    };
     let ended = taken.and_then(|end| match end {
         End::Answered { code, transport } => Ok((code, transport)),
-        End::Silent => Err(CallError::Timeout(Box::new(call.facts(Some(0), true)))),
+        End::Silent => Err(CallError::Timeout(Box::new(call.facts(call.transmission > 0)))),
     });
     match ended {
         Ok((code, transport)) => {
@@ -195,6 +202,8 @@ struct Reading {
     inactivity: Duration,
     /// When the agent must have said something.
     silent_at: Instant,
+    routes: Arc<[ResolvedRoute]>,
+    /// With the route that answered last.
     facts: CallFacts,
     begin: Instant,
 }
@@ -208,7 +217,8 @@ impl Reading {
             items,
             inactivity,
             silent_at: call.begin + inactivity,
-            facts: call.facts(Some(0), true),
+            routes: Arc::clone(&call.routes),
+            facts: call.facts(true),
             begin: call.begin,
         }
     }
@@ -261,8 +271,13 @@ impl Take for Reading {
 
     async fn take(&mut self, answer: Answer) -> ControlFlow<End> {
         let now = Instant::now();
+        self.facts.route = route_over(&self.routes, answer.transport);
         let sorted = self.sort(&answer);
         let turns = match answer.number {
+            // A run that began anew counts anew; its final answer is the final answer.
+            Some(number) if answer.is_final && self.sequence.is_past(number) => {
+                vec![Turn::Answer(sorted)]
+            }
             Some(number) => self.sequence.take_in(number, sorted, now),
             None => vec![Turn::Answer(sorted)],
         };
@@ -282,6 +297,9 @@ impl Take for Reading {
             return ControlFlow::Break(End::Silent);
         }
         let turns = self.sequence.give_up(now);
-        self.hand_on(turns).await
+        let handed_on = self.hand_on(turns).await;
+        // The reader's time is not the agent's.
+        self.silent_at += now.elapsed();
+        handed_on
     }
 }

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, Stream};
 
+use tokio::task::coop;
+
 use super::delivery::Delivery;
 use super::error::TransportError;
 use crate::wire::{BrokerAddress, MessageId, Topic, TransportKind};
@@ -70,7 +72,7 @@ pub enum Arrival {
 }
 
 /// An open inbox: a stream of arrivals. An `Err` is its last item; `None` comes after it, or
-/// when the transport was closed.
+/// when the transport was closed. However full it is, its reader yields now and then.
 ///
 /// Dropping it ends the subscription: nothing more is handed out, and deliveries that were handed
 /// out can still be settled. A durable inbox keeps its messages; a private one is removed.
@@ -134,8 +136,13 @@ impl Stream for Inbox {
     type Item = Result<Arrival, TransportError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // A full inbox is always ready: without a budget its reader would keep the thread, and
+        // never come to look at its deadline.
+        let budget = std::task::ready!(coop::poll_proceed(cx));
         let arrivals = self.get_mut().arrivals.get_mut().unwrap_or_else(PoisonError::into_inner);
-        arrivals.poll_next_unpin(cx)
+        let arrival = std::task::ready!(arrivals.poll_next_unpin(cx));
+        budget.made_progress();
+        Poll::Ready(arrival)
     }
 }
 

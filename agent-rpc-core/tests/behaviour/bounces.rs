@@ -184,3 +184,31 @@ async fn a_stream_that_cannot_be_sent_again_ends_by_its_deadline() {
     let error = timeout(SOON, first).await.unwrap().unwrap().unwrap().unwrap_err();
     assert!(matches!(&error, CallError::Timeout(facts) if facts.sent), "{error}");
 }
+
+/// Every inbox of a connection is told of a bounce, a stream's own and the client's: that is one
+/// bounce, and it ends no other route.
+#[tokio::test]
+async fn a_request_that_bounces_goes_to_the_next_route_and_is_answered_there() {
+    let (bouncing, broker) = (MemoryBroker::new(), MemoryBroker::new());
+    let (transport, working) = (Bounces::over(&bouncing), Working::over(&broker).await);
+    // Somebody has to be there, or the broker says at once that nobody is.
+    let _deaf = Working::over(&bouncing).await;
+    transport.let_bounce(true);
+    for is_stream in [false, true] {
+        let client = Client::builder("caller")
+            .peer("agent://callee", Route::over(Arc::clone(&transport) as _))
+            .peer("agent://callee", Route::over(connect(&broker)));
+        let client = client.start().await.unwrap();
+        working.go.notify_one();
+        let request = client.request_agent("agent://callee", "work", &7).timeout(SOON * 12);
+        if is_stream {
+            let mut stream = request.stream::<(), String>();
+            let last = timeout(SOON, stream.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(last, StreamItem::Final("done".to_owned()));
+        } else {
+            let reply = timeout(SOON, request.typed::<String>().into_future()).await;
+            assert_eq!(reply.unwrap().unwrap().value, "done");
+        }
+    }
+    assert_eq!(working.runs(), 2);
+}

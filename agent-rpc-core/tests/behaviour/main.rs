@@ -7,14 +7,19 @@ mod bounces;
 mod calling;
 mod dead_letters;
 mod events;
+mod front_door;
 mod letting_in;
 mod observing;
 mod once;
+mod routing;
 mod serving;
 mod several;
 mod stopping;
 mod stores;
+mod stream_inboxes;
+mod stream_routes;
 mod streams;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +42,7 @@ use tokio::time::timeout;
 /// A guard against hanging; nothing takes that long.
 const SOON: Duration = Duration::from_secs(5);
 const CALLEE: &str = "agent://callee";
+const REQUESTS: &str = "agents.callee.requests";
 
 fn agent(name: &str) -> AgentBuilder {
     Agent::builder(name)

@@ -202,3 +202,24 @@ async fn an_error_ends_a_stream_and_a_close_abandons_it() {
     let mut late = stream("hang");
     assert_eq!(next(&mut late).await.unwrap().unwrap_err().code(), codes::ABANDONED);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_slow_reader_is_not_the_agents_silence() {
+    let broker = MemoryBroker::new();
+    let agent = agent("callee").handle("work", |context, ()| async move {
+        context.progress(&1).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        context.progress(&2).await?;
+        Ok("done".to_owned())
+    });
+    let _agent = agent.serve_on(connect(&broker)).start().await.unwrap();
+    let client = caller(&broker).start().await.unwrap();
+    let request = client.request_agent(CALLEE, "work", &()).timeout(Duration::from_secs(300));
+    let mut stream: Count = request.inactivity(Duration::from_secs(10)).stream();
+    assert_eq!(stream.next().await.unwrap().unwrap(), StreamItem::Progress(1));
+    // Far longer than the agent may be silent; meanwhile it has said everything.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(stream.next().await.unwrap().unwrap(), StreamItem::Progress(2));
+    let last = stream.next().await.unwrap().unwrap();
+    assert_eq!(last, StreamItem::Final("done".to_owned()));
+}

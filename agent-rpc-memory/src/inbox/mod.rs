@@ -10,7 +10,6 @@ use std::task::{Context, Poll, Waker};
 
 use agent_rpc_core::transport::{Arrival, TransportError};
 use futures_util::Stream;
-use tokio::task::coop;
 
 use crate::broker::Broker;
 use crate::deferred::Deferred;
@@ -43,8 +42,6 @@ impl Stream for Arrivals {
     type Item = Result<Arrival, TransportError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // A full inbox is always ready: without a budget its reader would keep the thread.
-        let budget = std::task::ready!(coop::poll_proceed(cx));
         let waker = cx.waker();
         let arrival =
             match self.broker.with(|state, deferred| take(state, self.id, waker, deferred)) {
@@ -60,7 +57,6 @@ impl Stream for Arrivals {
                     Some(Ok(Arrival::Delivery(delivery)))
                 }
             };
-        budget.made_progress();
         Poll::Ready(arrival)
     }
 }

@@ -7,6 +7,7 @@ mod inboxes;
 mod outage;
 mod room;
 mod stress;
+mod with_client;
 
 use std::future::Future;
 use std::sync::Arc;

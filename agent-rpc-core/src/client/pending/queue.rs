@@ -5,7 +5,8 @@ use std::task::Waker;
 
 /// The answers that wait for one caller.
 pub(super) struct Queue<A> {
-    pub(super) bounced: bool,
+    /// The inbox that told of the last bounce.
+    pub(super) bounced: Option<u64>,
     /// Not in `rest`: most calls get one answer, which then costs no allocation.
     first: Option<Queued<A>>,
     rest: VecDeque<Queued<A>>,
@@ -42,7 +43,7 @@ pub enum Fit {
 impl<A> Queue<A> {
     pub(super) fn new(room: Room) -> Self {
         Self {
-            bounced: false,
+            bounced: None,
             first: None,
             rest: VecDeque::new(),
             room,

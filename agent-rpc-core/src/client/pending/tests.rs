@@ -21,7 +21,7 @@ async fn an_answer_ends_its_call_once() {
     assert_eq!(pending.hand_on(&id("a"), 1, 0, from("eve")), Err((Unwanted::Unexpected, 1)));
     assert_eq!(pending.hand_on(&id("a"), 2, 0, from("bob")), Ok(()));
     assert_eq!(pending.hand_on(&id("a"), 3, 0, from("bob")), Err((Unwanted::Unknown, 3)));
-    assert_eq!(call.next().await, Some(Notice::Answer(2)));
+    assert_eq!(call.next().await, Some(Signal::Answer(2)));
     assert!(pending.is_empty());
 }
 
@@ -29,12 +29,12 @@ async fn an_answer_ends_its_call_once() {
 async fn a_bounce_keeps_the_call_for_an_answer() {
     let pending = PendingCalls::<(), u8>::new(1);
     let mut call = pending.register(id("a"), (), ONE).unwrap();
-    pending.bounce(&id("b"));
-    pending.bounce(&id("a"));
+    pending.bounce(&id("b"), 7);
+    pending.bounce(&id("a"), 7);
     assert_eq!(pending.hand_on(&id("a"), 1, 0, only), Ok(()));
-    pending.bounce(&id("a"));
-    assert_eq!(call.next().await, Some(Notice::Bounced));
-    assert_eq!(call.next().await, Some(Notice::Answer(1)));
+    pending.bounce(&id("a"), 7);
+    assert_eq!(call.next().await, Some(Signal::Bounced(7)));
+    assert_eq!(call.next().await, Some(Signal::Answer(1)));
     assert!(pending.is_empty());
 }
 
@@ -43,12 +43,12 @@ async fn a_call_that_bounced_can_be_dropped_or_abandoned() {
     let pending = PendingCalls::<(), u8>::new(2);
     let dropped = pending.register(id("a"), (), ONE).unwrap();
     let mut abandoned = pending.register(id("b"), (), ONE).unwrap();
-    pending.bounce(&id("a"));
-    pending.bounce(&id("b"));
+    pending.bounce(&id("a"), 7);
+    pending.bounce(&id("b"), 7);
     drop(dropped);
     assert_eq!(pending.len(), 1);
     pending.close();
-    assert_eq!(abandoned.next().await, Some(Notice::Bounced));
+    assert_eq!(abandoned.next().await, Some(Signal::Bounced(7)));
     assert_eq!(abandoned.next().await, None);
 }
 
@@ -67,7 +67,7 @@ fn a_full_registry_refuses_the_new_call_and_keeps_the_old_ones() {
     let pending = PendingCalls::<(), u8>::new(2);
     let calls = [pending.register(id("a"), (), ONE), pending.register(id("b"), (), ONE)];
     assert!(calls.iter().all(Result::is_ok));
-    assert_eq!(pending.register(id("c"), (), ONE).unwrap_err(), Refusal::Full);
+    assert_eq!(pending.register(id("c"), (), ONE).unwrap_err(), RegisterError::Full);
     drop(calls);
     assert!(pending.register(id("c"), (), ONE).is_ok());
     assert_eq!(pending.len(), 0, "the call was dropped at once");
@@ -80,7 +80,7 @@ async fn closing_abandons_what_waits_and_refuses_what_comes() {
     pending.close();
     pending.close();
     assert_eq!(call.next().await, None);
-    assert_eq!(pending.register(id("b"), (), ONE).unwrap_err(), Refusal::Closed);
+    assert_eq!(pending.register(id("b"), (), ONE).unwrap_err(), RegisterError::Closed);
 }
 
 #[tokio::test]
@@ -95,10 +95,10 @@ async fn what_does_not_fit_is_dropped_but_for_the_final_answer() {
     assert_eq!(hand_on(Fit::OneOfSeveral, 4, 0), no_room(4), "too many");
     assert_eq!(hand_on(Fit::Final, 5, 1_000_000), Ok(()));
     assert_eq!(hand_on(Fit::Final, 6, 0), no_room(6), "a second one");
-    assert_eq!(call.next().await, Some(Notice::Answer(2)));
+    assert_eq!(call.next().await, Some(Signal::Answer(2)));
     assert_eq!(hand_on(Fit::OneOfSeveral, 7, 5), Ok(()), "there is room again");
     for expected in [3, 5, 7] {
-        assert_eq!(call.next().await, Some(Notice::Answer(expected)));
+        assert_eq!(call.next().await, Some(Signal::Answer(expected)));
     }
     assert!(call.next().now_or_never().is_none(), "it is not over until its caller says so");
     assert_eq!(pending.len(), 1);
