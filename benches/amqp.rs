@@ -1,12 +1,13 @@
-//! `scripts/bench amqp`: what a call costs over a RabbitMQ beside us.
+//! `scripts/bench amqp`: the cost of a call over a RabbitMQ on the same machine.
 //!
-//! Three contenders: the same bytes sent back by the raw client over queues that keep nothing; a
-//! typed call as one would write it by hand on the raw client; and ours, unsigned and signed.
+//! There are three contenders: the same bytes, sent back by the raw client over queues that keep
+//! nothing; a typed call as one would write it by hand on the raw client; and ours, unsigned and signed.
 //!
-//! By hand means, beside what `by_hand` has: a quorum queue, persistent and mandatory requests
-//! whose confirm is awaited, answers that are confirmed too, and an acknowledgement after that. All
-//! of them expire. Each side consumes on another connection than it publishes on: a broker that is
-//! short of memory reads nothing from who publishes, and acknowledgements must not wait for that.
+//! The call by hand has, beside everything of `by_hand`, a quorum queue, persistent and mandatory
+//! requests whose confirm is awaited, answers that are confirmed too, and an acknowledgement after
+//! that. All messages expire. Each side consumes and publishes on two connections: a broker that is
+//! short of memory stops reading from a connection that publishes, and acknowledgements must not wait
+//! for that.
 
 mod by_hand;
 mod ours;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent_rpc_benches::calls::{Amount, Caller, Contestant, Review, compare};
+use agent_rpc_benches::calls::{Amount, Caller, Contestant, Review};
 use agent_rpc_transports::AMQP;
 use by_hand::{Handling, IN_FLIGHT, Waiting};
 use futures_util::StreamExt;
@@ -36,20 +37,17 @@ const AMOUNT_OF_MANY: Amount = Amount { rounds: 7, warm_up: 1_280, calls: 12_800
 fn main() {
     let server = Server::start(&test_brokers::RABBITMQ);
     let url = server.url;
-    for concurrent in [1, 64] {
-        let amount = if concurrent == 1 { AMOUNT_OF_ONE } else { AMOUNT_OF_MANY };
-        let by_hand = [
+    let amounts = [AMOUNT_OF_ONE, AMOUNT_OF_MANY];
+    ours::compare_with("amqp", &AMQP, url, amounts, |concurrent| {
+        [
             Contestant::new("raw bytes", concurrent, move || Raw::start(url)),
             Contestant::new("typed, by hand", concurrent, move || ByHand::start(url)),
-        ];
-        let contestants: Vec<_> =
-            by_hand.into_iter().chain(ours::contestants(&AMQP, url, concurrent)).collect();
-        compare("amqp", concurrent, amount, &contestants);
-    }
+        ]
+    });
 }
 
-/// For how long the broker keeps a message, in milliseconds: longer than anybody waits for it.
-const KEPT: &str = "60000";
+/// How long the broker keeps a message, in milliseconds: longer than anybody waits for it.
+const EXPIRATION_MS: &str = "60000";
 
 /// A connection, which a channel does not keep open by itself.
 async fn connect(url: &str) -> Arc<Connection> {
@@ -87,7 +85,7 @@ async fn publish(channel: &Channel, queue: &str, mandatory: bool, id: Option<&st
         Some(id) => properties
             .with_delivery_mode(2)
             .with_message_id(id.into())
-            .with_expiration(KEPT.into())
+            .with_expiration(EXPIRATION_MS.into())
             .with_content_type("application/json".into()),
         None => properties,
     };
@@ -95,7 +93,7 @@ async fn publish(channel: &Channel, queue: &str, mandatory: bool, id: Option<&st
     confirm.expect("published").await.expect("confirmed");
 }
 
-/// Bytes there and back, over queues that keep nothing, without confirms.
+/// Sends bytes there and back, over queues that keep nothing, without confirms.
 #[derive(Clone)]
 struct Raw {
     channel: Channel,
@@ -210,7 +208,7 @@ impl ByHand {
 impl Caller for ByHand {
     async fn call(&self, review: Review) -> Review {
         let (bytes, id, answered) = self.waiting.request(review);
-        // Confirm and answer side by side, as the answer may come first.
+        // Waits for confirm and answer at the same time: the answer may come first.
         let confirmed = publish(&self.channel, &self.queue, true, Some(&id), &bytes);
         let (answer, ()) = tokio::join!(timeout(Duration::from_secs(30), answered), confirmed);
         answer.expect("in time").expect("an answer")

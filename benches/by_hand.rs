@@ -1,6 +1,6 @@
-//! What a typed call written by hand needs, whatever it goes over: JSON both ways, an id and a
-//! deadline that travel, answers matched by id, a limit on handlers, and a copy of a request
-//! answered from a store.
+//! The parts of a typed call by hand that do not depend on the broker: JSON both ways, an id and a
+//! deadline in each message, answers matched by id, a limit on handlers, and a store that answers the
+//! copy of a request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
-/// How many requests are handled at once, and how many are taken from the server.
+/// How many requests are handled at once, and how many are taken from the broker.
 const HANDLERS: usize = 4;
 pub(crate) const IN_FLIGHT: usize = 64;
 
@@ -40,7 +40,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).expect("not so far away")
 }
 
-/// The caller's side: who waits for which answer.
+/// The caller's side: the calls that wait for answers, by id.
 #[derive(Clone)]
 pub(crate) struct Waiting {
     reply_to: String,
@@ -52,7 +52,7 @@ impl Waiting {
         Self { reply_to, open: Arc::default() }
     }
 
-    /// Gives an answer to who waits for it.
+    /// Gives an answer to the call that waits for it.
     pub(crate) fn settle(&self, bytes: &[u8]) {
         let answer: Answer = serde_json::from_slice(bytes).expect("JSON");
         let waiter = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&answer.id);
@@ -61,7 +61,7 @@ impl Waiting {
         }
     }
 
-    /// A request as bytes, its id, and where its answer will come.
+    /// A request as bytes, its id, and the receiver of its answer.
     pub(crate) fn request(&self, review: Review) -> (Bytes, String, oneshot::Receiver<Review>) {
         let id = Uuid::now_v7().to_string();
         let (answer, answered) = oneshot::channel();
@@ -91,7 +91,7 @@ impl Handling {
         Self { handled: Arc::default(), handlers: Arc::new(Semaphore::new(HANDLERS)) }
     }
 
-    /// Where to answer, and what; nothing if it is too late.
+    /// The subject to answer at and the answer; `None` if the deadline has passed.
     pub(crate) async fn answer(&self, bytes: &[u8]) -> Option<(String, Bytes)> {
         let request: Request = serde_json::from_slice(bytes).expect("JSON");
         if request.deadline < now() {

@@ -1,7 +1,7 @@
-//! The same call on the raw client: as bytes, and as one would write it by hand.
+//! The same call on NATS' raw client: as bytes, and as one would write it by hand.
 //!
-//! By hand means, beside what `by_hand` has: in JetStream a confirm for every request and a
-//! confirmed acknowledgement after its answer.
+//! In JetStream, the call by hand has, beside everything of `by_hand`, a confirm for every request and
+//! a confirmed acknowledgement after its answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ async fn connect(url: &str) -> Client {
     async_nats::connect(url).await.expect("the server runs")
 }
 
-/// Bytes there and back with the client's own `request`.
+/// Sends bytes there and back with the client's own `request`.
 #[derive(Clone)]
 pub(crate) struct Raw {
     client: Client,
@@ -47,7 +47,7 @@ impl Raw {
     }
 }
 
-/// What was sent before this is seen by the server.
+/// Waits until the server has seen everything that was sent before.
 async fn live(client: &Client) {
     let inbox = client.new_inbox();
     let mut echo = client.subscribe(inbox.clone()).await.expect("subscribed");
@@ -64,7 +64,7 @@ impl Caller for Raw {
     }
 }
 
-/// Answers come to a subject of our own.
+/// Subscribes to a subject of our own for answers.
 async fn waiting(client: &Client) -> Waiting {
     let reply_to = client.new_inbox();
     let mut answers = client.subscribe(reply_to.clone()).await.expect("subscribed");
@@ -140,7 +140,7 @@ async fn consumer(context: &Context, subject: &str) -> PullConsumer {
         .expect("a consumer")
 }
 
-/// Bytes through a stream, without a confirm of the request and with a plain acknowledgement.
+/// Sends bytes through a stream, without a confirm of the request and with a plain acknowledgement.
 #[derive(Clone)]
 pub(crate) struct InStreamRaw {
     client: Client,
@@ -235,7 +235,7 @@ impl Caller for InStreamByHand {
         let (bytes, id, answered) = self.waiting.request(review);
         let mut headers = HeaderMap::new();
         headers.insert(async_nats::header::NATS_MESSAGE_ID, id);
-        // Confirm and answer side by side, as the answer may come first.
+        // Waits for confirm and answer at the same time: the answer may come first.
         let confirmed = async {
             let subject = self.subject.clone();
             let confirm = self.context.publish_with_headers(subject, headers, bytes).await;

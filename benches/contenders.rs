@@ -1,5 +1,5 @@
-//! The same call three ways: ours, tarpc's, and over two bare channels. Both sides run in this
-//! process, and the handler gives back what it got.
+//! The same call in three ways: ours, tarpc's, and over two bare channels. Both sides run in this
+//! process, and the handler returns its payload.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Caller for Tarpc {
     }
 }
 
-/// The floor: the struct itself through a channel there, and through another one back.
+/// The floor: sends the struct itself through one channel, and back through another.
 #[derive(Clone)]
 pub(crate) struct Channels {
     requests: mpsc::Sender<(Review, oneshot::Sender<Review>)>,

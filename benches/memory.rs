@@ -1,7 +1,7 @@
-//! `scripts/bench memory`: what a call costs in one process, beside tarpc's over a pipe in memory
-//! with JSON, and beside two bare channels.
+//! `scripts/bench memory`: the cost of a call in one process, compared with a call of tarpc's over a
+//! pipe in memory with JSON, and with two bare channels.
 //!
-//! Allocations are counted by thread, so those are counted on a runtime with one.
+//! Allocations are counted by thread, so they are counted on a runtime with one thread.
 
 mod contenders;
 
@@ -11,8 +11,8 @@ use tokio::runtime::Builder;
 
 const AMOUNT: Amount = Amount { rounds: 7, warm_up: 5_000, calls: 40_000 };
 
-/// Enough to tell a tenth of an allocation, with what the start costs left out.
-const COUNTED: usize = 2_000;
+/// How many calls are counted: enough to tell a tenth of an allocation.
+const COUNTED_CALLS: usize = 2_000;
 
 fn main() {
     let size = serde_json::to_string(&Review::new()).expect("plain data").len();
@@ -28,8 +28,8 @@ fn main() {
     }
 }
 
-/// A contender with the allocations of one call, on both sides; the payload's own, which each
-/// caller makes, included.
+/// A contender with the allocations of one call on both sides, those of the caller's own payload
+/// included.
 fn counted<C: Caller, F: Future<Output = C>>(
     name: &'static str,
     concurrent: usize,
@@ -44,6 +44,6 @@ fn counted<C: Caller, F: Future<Output = C>>(
         });
         info.count_total as f64
     };
-    let allocations = (counted(2 * COUNTED) - counted(COUNTED)) / COUNTED as f64;
+    let allocations = (counted(2 * COUNTED_CALLS) - counted(COUNTED_CALLS)) / COUNTED_CALLS as f64;
     Contestant::new(name, concurrent, start).allocating(allocations)
 }

@@ -1,4 +1,5 @@
-//! `scripts/bench million`: what a million calls through one client and one agent leave behind.
+//! `scripts/bench million`: the memory that is left after a million calls through one client and one
+//! agent.
 //!
 //! The agent remembers an answer until the call's timeout and a minute have passed. The clock here
 //! goes a tenth of a second with every call, so that what is remembered stops growing after a few
@@ -20,14 +21,14 @@ use serde_json::json;
 
 const CALLERS: u64 = 16;
 const CALLS: u64 = 1_000_000;
-/// Room for the 6,620 answers of eleven minutes, and as much again.
-const STORE: usize = 8 * 1024 * 1024;
+/// The size of the store: twice the room for the 6,620 answers of eleven minutes.
+const STORE_BYTES: usize = 8 * 1024 * 1024;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     let json = std::env::args().any(|arg| arg == "--json");
     let clock = Arc::new(CallClock::default());
-    let store = MemoryStore::new(STORE);
+    let store = MemoryStore::new(STORE_BYTES);
     let mut environment = Environment::default();
     environment.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     let broker = MemoryBroker::new();
@@ -56,7 +57,7 @@ async fn main() -> ExitCode {
         print(json, done, resident(), store.len(), begin.elapsed());
     }
     let grown = sizes[2].saturating_sub(sizes[0]);
-    if grown > STORE { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if grown > STORE_BYTES { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 async fn calls(client: &Client, clock: &Arc<CallClock>, calls: u64) {
@@ -79,7 +80,7 @@ async fn calls(client: &Client, clock: &Arc<CallClock>, calls: u64) {
     }
 }
 
-/// Tenths of a second, one for every call.
+/// A clock that goes a tenth of a second with every call.
 #[derive(Debug, Default)]
 struct CallClock(AtomicU64);
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent_rpc_benches::calls::{Caller, Contestant, Review};
+use agent_rpc_benches::calls::{Amount, Caller, Contestant, Review, compare};
 use agent_rpc_core::Agent;
 use agent_rpc_core::client::{Client, Route};
 use agent_rpc_core::transport::RpcTransport;
@@ -17,7 +17,7 @@ fn keys() -> SharedKeys {
     SharedKeys::new(Keyring::new(key))
 }
 
-/// A server to measure at: one that the user runs, else a private one.
+/// The server of a benchmark: one that the user runs, or else a private one.
 pub(crate) struct Server {
     pub(crate) url: &'static str,
     _private: Option<Box<dyn Broker>>,
@@ -50,7 +50,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Over these connections, the agent's first.
+    /// Starts an agent on the first connection, and a client on the second.
     async fn start(
         [serving, calling]: [Arc<dyn RpcTransport>; 2],
         trust: impl Trust + Clone,
@@ -68,9 +68,25 @@ impl Ours {
     }
 }
 
-/// Ours over a transport as it is unless configured, unsigned and signed, with a connection for
-/// each side.
-pub(crate) fn contestants(
+/// Compares ours over a transport with two contenders on its raw client: at one caller with the first
+/// amount, and at 64 callers with the second.
+pub(crate) fn compare_with(
+    bench: &'static str,
+    transport: &'static Transport,
+    url: &'static str,
+    amounts: [Amount; 2],
+    by_hand: impl Fn(usize) -> [Contestant; 2],
+) {
+    for (concurrent, amount) in [1, 64].into_iter().zip(amounts) {
+        let ours = contestants(transport, url, concurrent);
+        let contestants: Vec<_> = by_hand(concurrent).into_iter().chain(ours).collect();
+        compare(bench, concurrent, amount, &contestants);
+    }
+}
+
+/// Ours over a transport with its default settings, unsigned and signed, with a connection for each
+/// side.
+fn contestants(
     transport: &'static Transport,
     url: &'static str,
     concurrent: usize,

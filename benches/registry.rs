@@ -1,7 +1,7 @@
-//! `scripts/bench registry`: what a pending call costs while 100,000 others wait.
+//! `scripts/bench registry`: the cost of a pending call while 100,000 others wait.
 //!
-//! The floor is a map under a lock and a oneshot channel, put together by hand; ours also refuses
-//! when it is full, binds an answer to who was asked, and gives a dropped call's place up.
+//! The floor is a map under a lock and a oneshot channel. Ours also refuses a call when it is full,
+//! takes an answer only from the agent that was asked, and removes a dropped call.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ fn main() {
     let calls: Vec<_> = ids
         .iter()
         .map(|id| {
-            // Like a call, each has an id of its own that is made for it.
+            // As for a call, each id is made anew.
             let id = CorrelationId::new(id.as_str()).expect("an id");
             pending.register(id, (address.clone(), capability.clone()), ONE).expect("there is room")
         })

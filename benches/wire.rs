@@ -1,8 +1,9 @@
-//! `scripts/bench wire`: what the envelope costs, beside its floors.
+//! `scripts/bench wire`: the cost of the envelope, compared with its floors.
 //!
-//! The floor of encoding and decoding is serde_json on the same members with a raw payload, all
-//! borrowed; beside it stands the same with members that are owned, as ours are. It refuses nothing that we refuse: no duplicate keys, no inexact numbers. The floor of signing
-//! and verifying is HMAC-SHA-256 over the same bytes with a key that is set up already.
+//! The floor of encoding and decoding is serde_json on the same members with a raw payload, all of them
+//! borrowed; a second contender owns its members, as ours does. Both take duplicate keys and inexact
+//! numbers, which ours refuses. The floor of signing and verifying is HMAC-SHA-256 over the same bytes
+//! with a key that is set up already.
 
 use std::collections::BTreeMap;
 

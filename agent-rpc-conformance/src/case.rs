@@ -1,4 +1,4 @@
-//! A case: a sentence of the contract, what it needs, and how it is tried.
+//! A case: a sentence of the contract, the guarantees that it needs, and the function that tries it.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Whether a transport with these guarantees promises it.
     pub(crate) needs: fn(&Guarantees) -> bool,
-    /// Why it is ignored where they do not.
+    /// Why the case is ignored for a transport that does not promise it.
     pub(crate) unmet: &'static str,
-    /// Whether it restarts the broker, which then must be its own.
+    /// Whether the case restarts the broker, and so needs one that no other case uses.
     pub(crate) restarts: bool,
-    /// How it is tried.
+    /// The function that tries it.
     pub(crate) run: Run,
 }
 
@@ -31,7 +31,8 @@ impl Case {
         Self { name, needs: |_| true, unmet: "", restarts: false, run }
     }
 
-    /// Only where the guarantees are so; `unmet` is the clause that explains the ignored case.
+    /// Runs the case only if `needs` is true of the guarantees; otherwise it is ignored, and `unmet` is
+    /// the clause that explains why.
     pub(crate) const fn needs(
         mut self,
         needs: fn(&Guarantees) -> bool,
@@ -42,17 +43,17 @@ impl Case {
         self
     }
 
-    /// On a broker of its own, which it restarts.
+    /// Gives the case a broker of its own, which it restarts.
     pub(crate) const fn restarts(mut self) -> Self {
         self.restarts = true;
         self
     }
 }
 
-/// What a step of a case comes to.
+/// The result of a step of a case.
 pub(crate) type Checked<T = ()> = Result<T, Failure>;
 
-/// What was expected and what was seen.
+/// The failure of a case: its text says what was expected and what was seen.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

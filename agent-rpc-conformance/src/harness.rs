@@ -1,4 +1,5 @@
-//! What a transport's author brings: a broker that can be started, connected to and restarted.
+//! The harness: implement it for your transport, with a broker that the suite can start, connect to
+//! and restart.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use agent_rpc_core::transport::{Guarantees, RpcTransport};
 use async_trait::async_trait;
 
-/// Whatever went wrong with a broker; its text is what the failed case shows.
+/// An error of a broker or a store under test; a failed case shows its text.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A transport under test.
@@ -16,23 +17,23 @@ pub trait Harness: Send + Sync + 'static {
     /// The transport's name, shown before each case.
     fn name(&self) -> &str;
 
-    /// What the transport promises. It decides which cases are ignored before any broker runs; a
-    /// case compares it with what a connection says, all but `max_frame`.
+    /// The promises of the transport. They decide which cases are ignored, before any broker runs. A
+    /// case compares them, except `max_frame`, with those of a connection.
     fn guarantees(&self) -> Guarantees;
 
-    /// Starts a broker that nobody else uses. Called for each case that restarts it. Dropping the
-    /// broker must stop it.
+    /// Starts a broker that nobody else uses. Called for each case that restarts its broker. Dropping
+    /// the broker must stop it.
     ///
-    /// What this spawns lives as long as the broker; what [`Broker::connect`] spawns ends with its
-    /// case, whose runtime it runs on.
+    /// A task that this spawns lives as long as the broker. A task that [`Broker::connect`] spawns ends
+    /// with its case, on whose runtime it runs.
     ///
     /// # Errors
-    /// If it cannot be started: every case that needs it fails with this. A missing broker is a
-    /// failure.
+    /// If the broker cannot be started: every case that needs it fails with this error. A missing
+    /// broker is a failure.
     async fn start(&self) -> Result<Box<dyn Broker>, BoxError>;
 
-    /// The broker of all cases that can share one: a new one unless overridden. One that already
-    /// runs may be used, since nothing restarts it.
+    /// The broker of all cases that can share one: a new one unless overridden. It may be a broker that
+    /// runs already, since no case restarts it.
     ///
     /// # Errors
     /// As for [`Harness::start`].
@@ -41,34 +42,34 @@ pub trait Harness: Send + Sync + 'static {
     }
 }
 
-/// A broker that runs.
+/// A running broker.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
-    /// A new connection, each time.
+    /// Makes a new connection at each call.
     ///
     /// # Errors
-    /// If none can be made.
+    /// If it cannot be made.
     async fn connect(&self) -> Result<Arc<dyn RpcTransport>, BoxError>;
 
     /// Stops the broker as a crash would, and starts it again with what it had stored. Returns
-    /// when it runs; whether connections are back is for the cases to find out.
+    /// when it runs; the connections may come back later.
     ///
     /// # Errors
-    /// If it does not come back.
+    /// If the broker cannot be started again.
     async fn restart(&self) -> Result<(), BoxError>;
 
-    /// The end of what the broker has logged, shown with a failed case; nothing unless overridden.
+    /// The end of the broker's log, shown with a failed case; nothing unless overridden.
     fn log(&self) -> Option<String> {
         None
     }
 
-    /// How long the broker waits before it hands an unsettled delivery out again. One case works
-    /// on a delivery for three times as long, but for 30 seconds at most: configure the test's
-    /// broker to be impatient.
+    /// How long the broker waits before it hands an unsettled delivery out again. One case works on a
+    /// delivery for three times as long, but for 30 seconds at most: configure the test's broker to wait
+    /// only a short time.
     fn patience(&self) -> Duration;
 
-    /// How long a case waits for something that must come, also after a restart. Only failures
-    /// take this long; ten seconds unless overridden.
+    /// How long a case waits for something that must come, also after a restart; ten seconds unless
+    /// overridden. Only a failing case waits this long.
     fn wait(&self) -> Duration {
         Duration::from_secs(10)
     }

@@ -1,4 +1,4 @@
-//! A transport that does what another one does, but for what its hooks change.
+//! [`Hooked`]: a decorator with which a test changes single methods of a transport.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,8 +12,8 @@ use agent_rpc_core::wire::{BrokerAddress, Topic, TransportKind};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-/// What a [`Hooked`] transport does differently. Each method is given what the transport inside
-/// would do, and does that unless it is overridden.
+/// The methods that a [`Hooked`] transport changes. Each is given the value, or the transport, inside,
+/// and changes nothing unless it is overridden.
 #[async_trait]
 pub trait Hooks: fmt::Debug + Send + Sync + 'static {
     /// The kind of transport that this one claims to be.
@@ -26,8 +26,8 @@ pub trait Hooks: fmt::Debug + Send + Sync + 'static {
         inside
     }
 
-    /// Publishes a frame. What stands before the call of `inside.publish` happens before, what
-    /// stands after it happens after, and a hook that does not call it replaces it.
+    /// Publishes a frame. The hook can act before and after it calls `inside.publish`, or not call it at
+    /// all.
     ///
     /// # Errors
     /// Those of the transport inside, or the hook's own.
@@ -40,22 +40,22 @@ pub trait Hooks: fmt::Debug + Send + Sync + 'static {
         inside.publish(to, frame).await
     }
 
-    /// The arrivals of an inbox that was just opened. An [`Inbox`] is a `Stream`: map it, merge it
-    /// or end it, and make a new one of the result. Its reply address is added afterwards.
+    /// Changes the arrivals of an inbox that was just opened. An [`Inbox`] is a `Stream`: map it, merge
+    /// it or end it, and make a new inbox of the result. The reply address is set afterwards.
     fn arrivals(&self, at: &Topic, subscription: Subscription, inbox: Inbox) -> Inbox {
         let _ = (at, subscription);
         inbox
     }
 
-    /// The address at which whoever reads an inbox can be answered.
+    /// The address at which the reader of an inbox can be answered.
     fn reply_address(&self, inside: Option<BrokerAddress>) -> Option<BrokerAddress> {
         inside
     }
 }
 
-/// A transport over another one, with [`Hooks`]: it delegates everything that no hook changes. It
-/// is for tests that need a broker to behave in one particular way at one particular moment; for
-/// chance there is [`Faulty`](crate::Faulty).
+/// A transport over another one, with [`Hooks`]: it delegates everything that no hook changes. Use it
+/// in a test that needs a broker to behave in a certain way at a certain moment; for random faults use
+/// [`Faulty`](crate::Faulty).
 ///
 /// It dereferences to its hooks, so that a test can reach their state.
 ///

@@ -1,8 +1,8 @@
-//! What every transport of agent-rpc promises, as one suite: [`run`] takes a [`Harness`] that
-//! starts your broker, and tries every sentence of
-//! [`RpcTransport`](agent_rpc_core::transport::RpcTransport)'s contract on it.
+//! The conformance suite of agent-rpc's transports: [`run`] takes a [`Harness`] that starts your
+//! broker, and tries every sentence of [`RpcTransport`](agent_rpc_core::transport::RpcTransport)'s
+//! contract on it.
 //!
-//! It is the whole of a transport's `tests/conformance.rs` (a test target with `harness = false`):
+//! This is the whole of a transport's `tests/conformance.rs` (a test target with `harness = false`):
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
@@ -46,17 +46,16 @@
 //! }
 //! ```
 //!
-//! A case that the guarantees rule out shows as ignored, never as passed. A case is never left
-//! out for another reason: what the transport itself declares is compared with what the harness
-//! declared.
+//! A case that the guarantees rule out shows as ignored, never as passed. No case is left out for
+//! another reason. One case compares the guarantees of the harness with the transport's own.
 //!
 //! [`stores`] and [`dead_letters`] are such suites for idempotency stores and for stores of dead
 //! letters.
 //!
-//! [`Faulty`] is the other half: a transport that breaks promises on purpose, from a seed. It
-//! tests the suite (each fault must fail the right cases) and it lets users see their agents
-//! suffer. [`Hooked`] does the same by hand: a transport that does what another one does, but for
-//! what a test's own hooks change.
+//! [`Faulty`] decorates a transport with random faults, from a seed. It tests the suite itself (each
+//! fault must fail the right cases), and users can try their agents with it. [`Hooked`] decorates a
+//! transport with a test's own hooks: it does what the transport inside does, except for what the
+//! hooks change.
 
 mod case;
 mod cases;

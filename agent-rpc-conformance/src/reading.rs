@@ -1,4 +1,4 @@
-//! Reads inboxes: what must come, and what must not.
+//! Reads inboxes: takes deliveries that must come, and checks that no others do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::case::{Checked, Failure, spelt_out};
 use crate::stage::Stage;
 
-/// The next delivery, which must come in time. Gaps and bounces are lawful and skipped.
+/// The next delivery, which must come in time. Gaps and bounces are allowed, and skipped.
 pub(crate) async fn take(stage: &Stage, inbox: &mut Inbox) -> Checked<Delivery> {
     match take_within(inbox, stage.wait()).await? {
         Some(delivery) => Ok(delivery),
@@ -127,7 +127,7 @@ pub(crate) async fn accept_all(
 }
 
 /// Takes and holds deliveries until each of `expected` has come, maybe more than once and among
-/// others: for where repeats are lawful. The window must have room for all of them.
+/// others: for cases in which repeats are allowed. The window must have room for all of them.
 pub(crate) async fn hold_all(
     stage: &Stage,
     inbox: &mut Inbox,

@@ -1,4 +1,4 @@
-//! The ways in: as a test program, or as data.
+//! Runs a suite: as a test program, or as a function that returns the outcomes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -9,11 +9,12 @@ use crate::cases;
 use crate::harness::Harness;
 use crate::suite::Suite;
 
-/// Cases wait more than they compute, also on a small machine.
-const THREADS: usize = 4;
+/// How many cases a test program runs at a time, unless its arguments say otherwise. Cases wait more
+/// than they compute, also on a small machine.
+const TEST_THREADS: usize = 4;
 
-/// As above, where nobody reads along.
-const THREADS_FOR_DATA: usize = 16;
+/// How many cases run at a time when only their outcomes are returned.
+const MAX_OUTCOME_THREADS: usize = 16;
 
 /// Runs every case as a test program would, with the arguments of the command line, and exits:
 /// the whole of a `tests/conformance.rs` with `harness = false`.
@@ -21,14 +22,14 @@ pub fn run(harness: impl Harness) -> ! {
     run_all(vec![Box::new(harness)])
 }
 
-/// As [`run`], for a transport that can be set up in several ways: every case for each of them.
+/// Like [`run`], for a transport that can be configured in several ways: each harness runs every case.
 pub fn run_all(harnesses: Vec<Box<dyn Harness>>) -> ! {
     let suite = |harness| Arc::new(Suite::new(Arc::from(harness))) as Arc<dyn Cases>;
     program(harnesses.into_iter().map(suite).collect())
 }
 
-/// Runs every case whose name contains `filter`, many at a time, and returns what came of them in
-/// the order of [`case_names`]. Call it from a plain thread, not from inside a runtime.
+/// Runs every case whose name contains `filter`, many at a time, and returns the outcomes in the order
+/// of [`case_names`]. Call it from a plain thread, not from inside a runtime.
 #[must_use]
 pub fn outcomes(harness: impl Harness, filter: &str) -> Vec<Outcome> {
     collected(&Suite::new(Arc::new(harness)), filter)
@@ -39,23 +40,23 @@ pub fn case_names() -> impl Iterator<Item = &'static str> {
     cases::all().map(|case| case.name)
 }
 
-/// What came of one case.
+/// The outcome of one case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The case's name.
     pub case: &'static str,
-    /// What came of it.
+    /// Whether it passed.
     pub result: Verdict,
 }
 
-/// What can come of a case.
+/// Whether a case passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The transport keeps this promise.
+    /// The promise is kept.
     Passed,
-    /// Its guarantees do not make this promise; the clause says which one is missing.
+    /// The promise is not made; the clause says why.
     Ignored(&'static str),
-    /// It breaks this promise: what was expected, and what was seen.
+    /// The promise is broken: the text says what was expected, and what was seen.
     Failed(String),
 }
 
@@ -74,7 +75,7 @@ pub(crate) trait Cases: Send + Sync {
 /// All cases of all suites as a test program, with the arguments of the command line.
 pub(crate) fn program(suites: Vec<Arc<dyn Cases>>) -> ! {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(THREADS);
+    arguments.test_threads.get_or_insert(TEST_THREADS);
     let mut trials = Vec::new();
     for suite in &suites {
         for (nth, case) in suite.names().into_iter().enumerate() {
@@ -100,7 +101,7 @@ pub(crate) fn collected(suite: &dyn Cases, filter: &str) -> Vec<Outcome> {
     let waiting = Mutex::new(selected.iter());
     let done = Mutex::new(Vec::with_capacity(selected.len()));
     thread::scope(|scope| {
-        for _ in 0..THREADS_FOR_DATA.min(selected.len()) {
+        for _ in 0..MAX_OUTCOME_THREADS.min(selected.len()) {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();

@@ -1,4 +1,4 @@
-//! Suites for what needs no broker: each case is a sentence that is tried on the subject's harness.
+//! Suites that need no broker: each case is a sentence that is tried on the subject's harness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use futures_util::future::BoxFuture;
 
 use crate::case::{Checked, Failure};
 use crate::run::{Cases, Verdict};
-use crate::suite::{SHUTDOWN, guarded, runtime};
+use crate::suite::{SHUTDOWN_TIMEOUT, guarded, runtime};
 
 /// One sentence of the contract of `H`'s subject.
 pub(crate) struct Sentence<H: ?Sized + 'static> {
     pub(crate) name: &'static str,
-    /// Why a subject with these promises need not keep it, if it need not.
+    /// The reason why a subject with these promises need not keep the sentence; `None` if it must.
     pub(crate) unmet: fn(&H) -> Option<&'static str>,
     pub(crate) run: Run<H>,
 }
@@ -26,7 +26,7 @@ impl<H: ?Sized + 'static> Sentence<H> {
         Self { name, unmet: |_| None, run }
     }
 
-    /// Only where `unmet` gives no reason why not.
+    /// Runs the case only if `unmet` gives no reason to ignore it.
     pub(crate) const fn unless(mut self, unmet: fn(&H) -> Option<&'static str>) -> Self {
         self.unmet = unmet;
         self
@@ -58,7 +58,7 @@ impl<H: ?Sized + Send + Sync + 'static> Cases for Sentences<H> {
         }
         let (harness, run, runtime) = (Arc::clone(&self.harness), sentence.run, runtime());
         let result = runtime.block_on(guarded(self.limit, async move { run(&harness).await }));
-        runtime.shutdown_timeout(SHUTDOWN);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         match result {
             Ok(()) => Verdict::Passed,
             Err(message) => Verdict::Failed(message),
@@ -66,7 +66,8 @@ impl<H: ?Sized + Send + Sync + 'static> Cases for Sentences<H> {
     }
 }
 
-/// What a step came to, as a step of the case; `doing` is the clause that tells what was tried.
+/// The result of a subject's method as the result of a step; `doing` is the clause that names it in a
+/// failure.
 pub(crate) fn done<T>(
     doing: &str,
     result: Result<T, impl Into<Box<dyn std::error::Error + Send + Sync>>>,

@@ -1,4 +1,4 @@
-//! What a case works with: connections, names that nobody else uses, frames.
+//! The tools of a case: connections, names that no other case uses, frames.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::case::{Checked, Failure, ensure, spelt_out};
 use crate::harness::Broker;
 use crate::reading::take;
 
-/// The longest that the case of the long handler works.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The longest time for which a case works on one delivery.
+const MAX_WORK: Duration = Duration::from_secs(30);
 
-/// One case's place at a broker.
+/// One case's connections to its broker, and its own names.
 pub(crate) struct Stage {
     broker: Arc<dyn Broker>,
     guarantees: Guarantees,
-    /// What the names of this case's agents begin with.
+    /// The beginning of the names of this case's agents.
     prefix: String,
     connections: Mutex<Vec<Arc<dyn RpcTransport>>>,
 }
@@ -44,12 +44,12 @@ pub(crate) struct Opened {
 impl Stage {
     pub(crate) fn new(broker: Arc<dyn Broker>, guarantees: Guarantees) -> Self {
         let id = MessageId::generate().as_str().replace('-', "");
-        // The front of the id is the time, which cases that start together share.
+        // An id begins with the time, which may be the same for cases that start together.
         let prefix = format!("c{}", &id[id.len() - 16..]);
         Self { broker, guarantees, prefix, connections: Mutex::default() }
     }
 
-    /// What was declared of the transport.
+    /// The guarantees that the harness declares.
     pub(crate) fn guarantees(&self) -> Guarantees {
         self.guarantees
     }
@@ -59,19 +59,19 @@ impl Stage {
         self.broker.wait()
     }
 
-    /// How long to watch that something does not come.
+    /// How long to watch an inbox to see that nothing comes.
     pub(crate) fn quiet(&self) -> Duration {
         self.broker.quiet()
     }
 
     /// How long to watch that nothing is handed out again.
     pub(crate) fn beyond_patience(&self) -> Duration {
-        (self.broker.patience() + self.quiet()).min(LONGEST)
+        (self.broker.patience() + self.quiet()).min(MAX_WORK)
     }
 
     /// How long the long handler works.
     pub(crate) fn long(&self) -> Duration {
-        (self.broker.patience() * 3).min(LONGEST)
+        (self.broker.patience() * 3).min(MAX_WORK)
     }
 
     /// How long the whole case may take; each step has its own, much shorter limit.
@@ -206,14 +206,15 @@ impl Stage {
             }
         };
         let address = match role {
-            Role::Caller => self.way_back(by, inbox.reply_address().cloned()).await?,
+            Role::Caller => self.reply_topic(by, inbox.reply_address().cloned()).await?,
             Role::Worker | Role::Listener => topic,
         };
         Ok(Opened { inbox, address })
     }
 
-    /// Where a caller is answered: what its inbox says, else what its requests carry.
-    async fn way_back(
+    /// The topic at which a caller is answered: from its inbox or, if that has none, from the delivery
+    /// of a request.
+    async fn reply_topic(
         &self,
         by: &Arc<dyn RpcTransport>,
         address: Option<BrokerAddress>,
@@ -235,9 +236,9 @@ impl Stage {
         };
         self.publish(by, &topic, "which way back?").await?;
         let request = take(self, &mut worker).await?;
-        let way_back = request.reply().cloned();
+        let reply_topic = request.reply().cloned();
         request.accept().await.map_err(|e| Failure::new(spelt_out(&e)))?;
-        way_back.ok_or_else(|| {
+        reply_topic.ok_or_else(|| {
             Failure::new("expected a reply address of the inbox or of its requests, saw neither")
         })
     }

@@ -13,18 +13,18 @@ use crate::run::{Cases, Verdict};
 use crate::stage::Stage;
 
 /// How long a broker may take to start.
-const START: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long a finished case's runtime may take to end.
-pub(crate) const SHUTDOWN: Duration = Duration::from_secs(1);
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A harness and the broker that its ordinary cases share.
 pub(crate) struct Suite {
     harness: Arc<dyn Harness>,
     shared: OnceLock<Result<Arc<dyn Broker>, String>>,
-    /// Held by the case that restarts a broker: one after another.
+    /// Locked by a case that restarts a broker: such cases run one after another.
     restarting: Mutex<()>,
-    /// What the shared broker runs on, until the suite is dropped. Always there before that.
+    /// The runtime of the shared broker; `None` only while the suite is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -95,7 +95,7 @@ impl Cases for Suite {
         }
         let runtime = runtime();
         let result = self.attempt(&runtime, case);
-        runtime.shutdown_timeout(SHUTDOWN);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         match result {
             Ok(()) => Verdict::Passed,
             Err(message) => Verdict::Failed(message),
@@ -107,25 +107,25 @@ impl Drop for Suite {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         {
-            // As above.
+            // Dropping a broker may spawn, which needs a runtime.
             let _context = runtime.enter();
             drop(self.shared.take());
         }
-        runtime.shutdown_timeout(SHUTDOWN);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 
 async fn within_start(
     start: impl Future<Output = Result<Box<dyn Broker>, BoxError>>,
 ) -> Result<Arc<dyn Broker>, String> {
-    match tokio::time::timeout(START, start).await {
+    match tokio::time::timeout(START_TIMEOUT, start).await {
         Ok(Ok(broker)) => Ok(Arc::from(broker)),
         Ok(Err(error)) => Err(format!("the broker did not start: {}", spelt_out(&*error))),
-        Err(_) => Err(format!("the broker did not start within {START:?}")),
+        Err(_) => Err(format!("the broker did not start within {START_TIMEOUT:?}")),
     }
 }
 
-/// What a case comes to: a panic or too long a time is a failure like any other.
+/// Runs a case. A panic is a failure, and so is a case that takes too long.
 pub(crate) async fn guarded(
     limit: Duration,
     case: impl Future<Output = Checked> + Send + 'static,

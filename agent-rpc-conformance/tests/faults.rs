@@ -1,5 +1,5 @@
-//! The suite, tested: behind each fault exactly the cases fail that should. And the faults,
-//! tested: each does what it says, and the same from the same seed.
+//! Tests of the suite: with each fault, exactly the expected cases fail. And tests of the faults: each
+//! does what it says, and the same seed gives the same faults.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -57,8 +57,8 @@ impl Broker for Running {
         Duration::from_millis(100)
     }
 
-    /// Behind a fault that keeps frames away each case waits so long; behind the others what fails
-    /// fails by what comes, and a busy machine may take its time.
+    /// With a fault that keeps frames away, each case waits this long. With the other faults, a case fails
+    /// because of what arrives: it can wait longer, as a busy machine may need.
     fn wait(&self) -> Duration {
         let Faults { drop, refuse, disconnect, before_live, .. } = self.faults;
         let kept_away = drop + refuse + disconnect + before_live > 0.0;
@@ -70,7 +70,7 @@ impl Broker for Running {
     }
 }
 
-/// A case that must fail, and why.
+/// A case that must fail, and its expected message.
 type Expected = (&'static str, &'static str);
 
 fn exactly(faults: Faults, expected: &[Expected]) {
@@ -90,7 +90,7 @@ fn exactly(faults: Faults, expected: &[Expected]) {
     assert_eq!(failed, expected, "{outcomes:#?}");
 }
 
-/// Every case but these.
+/// All cases except these.
 fn all_but(spared: &[Expected]) -> Vec<Expected> {
     let is_spared = |case| spared.iter().any(|(spared, _)| *spared == case);
     case_names().filter(|case| !is_spared(*case)).map(|case| (case, "it needs a frame")).collect()
@@ -108,7 +108,7 @@ fn without_a_fault_nothing_fails() {
 
 #[test]
 fn frames_that_vanish_fail_whatever_waits_for_one() {
-    // A bounce and an oversize frame are not told of either: the frame never got that far.
+    // A bounce and an oversize frame are not reported either: the frame was never sent.
     exactly(Faults { drop: 1.0, ..Faults::default() }, &all_but(&NO_FRAME));
 }
 

@@ -1,4 +1,4 @@
-//! The suite's own manners: what it does with a broker that is not there, and with a panic.
+//! Tests of the suite itself: a broker that cannot be started, and a case that panics.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What happens in this process, for whoever listens.
+//! The local bus: subscribe to learn what happens in this process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +9,18 @@ use crate::client::CallRecord;
 use crate::wire::{AgentAddress, Capability, Payload};
 
 /// Something that happened.
+///
+/// ```
+/// use agent_rpc_core::BusEvent;
+///
+/// fn log(event: &BusEvent) {
+///     match event {
+///         BusEvent::Response(record) => println!("a call ended: {:?}", record.status),
+///         BusEvent::Event { from, payload, .. } => println!("{from} says {}", payload.json()),
+///         other => println!("{}", other.name()),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum BusEvent {
@@ -16,17 +28,17 @@ pub enum BusEvent {
     Response(CallRecord),
     /// An agent's event was admitted.
     Event {
-        /// Who told it.
+        /// The agent that published the event.
         from: AgentAddress,
-        /// What it tells of.
+        /// The event's name.
         capability: Capability,
-        /// What it says.
+        /// The event's data.
         payload: Payload,
     },
 }
 
 impl BusEvent {
-    /// Its name: `agent.rpc.response`, or the event's capability.
+    /// The name of what happened: `agent.rpc.response`, or the event's capability.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -36,15 +48,27 @@ impl BusEvent {
     }
 }
 
-/// The local bus: every subscriber gets every event that comes after it subscribed. One that falls
-/// behind by more than the bus holds loses the oldest, and is told how many. Cheap to clone.
+/// The local bus: every subscriber gets every event that comes after it subscribed. A subscriber
+/// that is slower than the bus can hold loses the oldest events, and is told how many. Cheap to
+/// clone.
+///
+/// ```
+/// use agent_rpc_core::Bus;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let bus = Bus::new(256);
+/// let mut events = bus.subscribe();
+/// println!("{}", events.recv().await?.name());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Bus {
     sender: broadcast::Sender<Arc<BusEvent>>,
 }
 
 impl Bus {
-    /// A bus that holds so many events for its slowest subscriber.
+    /// A bus that holds at most `capacity` events for its slowest subscriber.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { sender: broadcast::Sender::new(capacity.max(1)) }
@@ -56,10 +80,10 @@ impl Bus {
         self.sender.subscribe()
     }
 
-    /// Tells whoever listens; `event` is made only if somebody does.
+    /// Tells all subscribers; `event` is made only if there is one.
     pub(crate) fn tell(&self, event: impl FnOnce() -> BusEvent) {
         if self.sender.receiver_count() > 0 {
-            // The last listener may have gone meanwhile.
+            // The last subscriber may have gone meanwhile.
             self.sender.send(Arc::new(event())).ok();
         }
     }
@@ -73,6 +97,6 @@ impl Default for Bus {
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bus({} listeners)", self.sender.receiver_count())
+        write!(f, "Bus({} subscribers)", self.sender.receiver_count())
     }
 }

@@ -1,7 +1,7 @@
-//! Counters and histograms, through the `metrics` facade. Off unless asked for: then nothing is
-//! computed at all.
+//! Counters and histograms, through the `metrics` facade. They are off unless asked for: then
+//! nothing is computed at all.
 //!
-//! Labels are a bounded set: what comes off the wire and is not known here becomes `other`.
+//! Labels are a bounded set: a name off the wire that this process does not know becomes `other`.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::wire::{TransportKind, codes};
 
-/// What `other` stands for: a sender or capability that this process does not know.
+/// The label of a sender or capability that this process does not know.
 pub(crate) const OTHER: &str = "other";
 
-/// Codes are an open set, and come off the wire.
+/// The outcome as a label. Codes are an open set, and come off the wire.
 fn known(outcome: &str) -> &'static str {
     let known = codes::ALL.into_iter().chain(["ok"]).find(|code| *code == outcome);
     known.unwrap_or(OTHER)
@@ -26,7 +26,7 @@ pub(crate) struct Meters {
     agent: Option<Arc<str>>,
 }
 
-/// A request, by its labels.
+/// The labels of a request.
 pub(crate) struct Measured<'a> {
     pub(crate) from: &'a str,
     pub(crate) to: &'a str,
@@ -40,8 +40,8 @@ impl Meters {
         Self { agent: wanted.then(|| agent.into()) }
     }
 
-    /// A request has ended so, after so long.
-    /// The labels are made where figures are wanted.
+    /// Counts a request that has ended with `outcome`, and how long it took since `begin`. Its
+    /// labels are made only where figures are wanted.
     pub(crate) fn request<'a>(
         &self,
         outcome: &str,
@@ -71,14 +71,14 @@ impl Meters {
         .record(latency);
     }
 
-    /// So many calls wait for answers.
+    /// Sets how many calls wait for answers.
     pub(crate) fn pending(&self, count: impl FnOnce() -> usize) {
         if let Some(agent) = &self.agent {
             gauge!("agent_rpc_pending", "agent" => agent.to_string()).set(count() as f64);
         }
     }
 
-    /// A dead letter, for this reason.
+    /// Counts a dead letter, by its reason.
     pub(crate) fn dead_letter(&self, reason: &str) {
         if let Some(agent) = &self.agent {
             let (agent, reason) = (agent.to_string(), reason.to_owned());
@@ -87,17 +87,17 @@ impl Meters {
         }
     }
 
-    /// A message that was handed out before.
+    /// Counts a message that was handed out before.
     pub(crate) fn redelivery(&self) {
         self.count("agent_rpc_redeliveries_total");
     }
 
-    /// A request that was handled before, or runs.
+    /// Counts a request that was handled before, or runs already.
     pub(crate) fn dedupe_hit(&self) {
         self.count("agent_rpc_dedupe_hits_total");
     }
 
-    /// Messages may have been lost.
+    /// Counts a gap: messages may have been lost.
     pub(crate) fn gap(&self) {
         self.count("agent_rpc_gaps_total");
     }

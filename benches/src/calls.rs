@@ -1,8 +1,8 @@
-//! What a call costs: contenders that answer the same typed call, each in turn.
+//! Measures the cost of a call: contenders answer the same typed call, each in turn.
 //!
-//! Every slice begins with a new client and a new agent and, with it, an empty store of what was
-//! handled, so that the default store has room for all its calls. Speed, latency and CPU time are
-//! those of a runtime with two threads that runs both sides; a broker's own are not part of them.
+//! Every slice begins with a new client and a new agent and, with it, an empty idempotency store: the
+//! default store has room for all calls of a slice. Speed, latency and CPU time are those of a runtime
+//! with two threads that runs both sides; a broker's own are not part of them.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{median, spread};
 
-/// What is sent and answered: 256 bytes of JSON.
+/// The payload of the request and of its answer: 256 bytes of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
@@ -27,7 +27,7 @@ pub struct Review {
 }
 
 impl Review {
-    /// The one that every contender sends.
+    /// The payload that every contender sends.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it is a sample, not a default")]
     pub fn new() -> Self {
@@ -44,9 +44,9 @@ impl Review {
     }
 }
 
-/// One way to call, as each of many callers has it.
+/// One way to call; each of many callers has a clone.
 pub trait Caller: Clone + Send + 'static {
-    /// One call; its answer is what was sent.
+    /// Makes one call; its answer equals the payload that was sent.
     fn call(&self, review: Review) -> impl Future<Output = Review> + Send;
 }
 
@@ -89,7 +89,7 @@ impl Contestant {
         Self { name, slice: Box::new(slice), allocations: None }
     }
 
-    /// With its allocations, which somebody else has counted.
+    /// Adds the allocations of a call, which are counted elsewhere.
     #[must_use]
     pub fn allocating(mut self, allocations: f64) -> Self {
         self.allocations = Some(allocations);
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Contestant {
     }
 }
 
-/// What came of one turn.
+/// The result of one turn.
 #[derive(Debug)]
 pub struct Slice {
     elapsed: Duration,
@@ -159,7 +159,7 @@ async fn calls_in_a_row(caller: impl Caller, calls: usize) -> Vec<Duration> {
     latencies
 }
 
-/// What one contender came to: medians of its rounds.
+/// The result of one contender: medians of its rounds.
 #[derive(Debug, Serialize)]
 pub struct CallRow {
     bench: &'static str,
@@ -181,7 +181,7 @@ pub struct CallRow {
     p50_to_second: f64,
 }
 
-/// Lets the contenders take turns, and prints what they came to; progress goes to standard error.
+/// Lets the contenders take turns, and prints their results; progress goes to standard error.
 pub fn compare(bench: &'static str, concurrent: usize, amount: Amount, contestants: &[Contestant]) {
     if let Some(name) = option("--only=") {
         // For a profiler: one contender alone, which is compared with nothing.
@@ -239,8 +239,8 @@ pub fn compare(bench: &'static str, concurrent: usize, amount: Amount, contestan
     print(&rows);
 }
 
-/// What the command line says behind `--only=`: a contender as `BENCH/CALLERS/NAME`, or the end of
-/// that; or behind `--section=`: a comparison as `BENCH/CALLERS`, or the end of that.
+/// The value of an option on the command line: `--only=` names a contender as `BENCH/CALLERS/NAME`, or
+/// the end of that; `--section=` names a comparison as `BENCH/CALLERS`, or the end of that.
 fn option(name: &str) -> Option<String> {
     std::env::args().find_map(|arg| arg.strip_prefix(name).map(str::to_owned))
 }

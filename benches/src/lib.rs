@@ -43,7 +43,7 @@ impl std::fmt::Debug for Contender<'_> {
     }
 }
 
-/// What one contender took for one piece of work.
+/// The time that one contender took for one piece of work.
 #[derive(Debug, Serialize)]
 pub struct Row {
     bench: &'static str,
@@ -76,7 +76,7 @@ impl Report {
         }
     }
 
-    /// Reports a figure that is no time.
+    /// Reports a figure that is not a time.
     #[expect(clippy::print_stdout, reason = "this is the program's output")]
     pub fn note(&self, what: &str, figure: usize) {
         match self.json {

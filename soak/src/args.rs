@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::transports::Transport;
 
-/// Kills brokers, workers and callers under load, and tells what became of every call
+/// Kills brokers, workers and callers under load, and reports how every call ended
 #[derive(Debug, Parser)]
 #[command(name = "scripts/soak")]
 pub(crate) struct Args {
@@ -87,17 +87,17 @@ pub(crate) struct Conformance {
     pub(crate) times: u32,
 }
 
-/// What a process that a run has started is told.
+/// The arguments of a process that a run starts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Role {
     #[arg(long)]
     pub(crate) transport: Transport,
     #[arg(long)]
     pub(crate) url: String,
-    /// The file that it writes what it does into
+    /// The journal that it writes to
     #[arg(long)]
     pub(crate) journal: PathBuf,
-    /// How it is called there
+    /// Its name in the journal
     #[arg(long)]
     pub(crate) name: String,
 }

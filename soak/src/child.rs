@@ -1,4 +1,4 @@
-//! A process of this program in another role, which can be killed, and goes when we go.
+//! Starts this program again in another role, as a process that can be killed and that ends with us.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::transports::Transport;
 
-/// What all processes of a run have in common.
+/// The arguments that all processes of a run share.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
     pub(crate) transport: Transport,

@@ -1,5 +1,5 @@
-//! A file that several processes append to, one line an event, one write a line: what was written
-//! before a process was killed is there.
+//! The journal of a run: a file to which several processes append one line for each event. Each line
+//! is one write, so that the lines of a killed process are complete.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,16 +14,16 @@ pub(crate) fn now() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a line tells of.
+/// The kind of event of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// A process is ready for work.
     Ready,
     /// A handler begins with this key.
     Begin,
-    /// A handler has done this key.
+    /// A handler has finished the work for this key.
     End,
-    /// A caller's reply inbox is here.
+    /// The address of a caller's reply inbox.
     Inbox,
     /// A call begins.
     Call,
@@ -46,7 +46,7 @@ const VERBS: [(Verb, &str); 8] = [
     (Verb::Error, "error"),
 ];
 
-/// One line.
+/// One line of the journal.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) verb: Verb,
@@ -57,7 +57,7 @@ pub(crate) struct Event {
     pub(crate) at: u64,
 }
 
-/// The pen of one process.
+/// Writes the lines of one process.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -71,11 +71,11 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), who: who.to_owned() })
     }
 
-    /// Writes a line. A journal that cannot be written proves nothing: that ends the process.
+    /// Writes a line. If it cannot, the process ends: a journal with a missing line proves nothing.
     pub(crate) fn write(&self, verb: Verb, what: impl std::fmt::Display) {
         let word = VERBS.iter().find(|(known, _)| *known == verb).map_or("", |(_, word)| word);
         let line = format!("{word} {what} {} {}\n", self.who, now());
-        // One write: lines of several processes do not mix, and none is half there.
+        // One write: the lines of several processes do not mix, and each line is complete.
         let written = (&self.file).write(line.as_bytes()).expect("the journal can be written");
         assert_eq!(written, line.len(), "a line of the journal was cut");
     }
@@ -86,7 +86,7 @@ impl Journal {
         text.lines().map(event).collect()
     }
 
-    /// Waits until so many lines of this process tell of this.
+    /// Waits until this process has written so many lines of this kind.
     pub(crate) async fn wait_for(
         &self,
         verb: Verb,

@@ -10,9 +10,9 @@ use crate::journal::{Event, Verb};
 use crate::ledger::{Call, End, Outcome, Published};
 use crate::report::Report;
 
-/// How much later than its deadline a call may be seen to have ended: two busy cores take that
-/// long to get to a task whose timer has fired.
-const TOLERANCE: Duration = Duration::from_millis(250);
+/// How long after its deadline a call may be seen to end: two busy cores take that long to run a task
+/// whose timer has fired.
+const MAX_LATENESS: Duration = Duration::from_millis(250);
 
 /// When something was away: from, until, in microseconds.
 pub(crate) type Outage = (u64, u64);
@@ -36,7 +36,7 @@ pub(crate) fn calls(report: &mut Report, calls: &BTreeMap<u64, Call>) {
     let late: Vec<_> = calls
         .iter()
         .filter(|(_, call)| {
-            call.end.as_ref().is_some_and(|end| end.took > call.timeout + TOLERANCE)
+            call.end.as_ref().is_some_and(|end| end.took > call.timeout + MAX_LATENESS)
         })
         .map(|(number, call)| (number, call.end.as_ref().map(|end| end.took)))
         .collect();
@@ -51,7 +51,7 @@ pub(crate) fn calls(report: &mut Report, calls: &BTreeMap<u64, Call>) {
     report.fact("slowest_ms", millis(longest));
 }
 
-/// What became of the attempts to publish them.
+/// The outcomes of the attempts to publish the calls.
 pub(crate) fn publishes(report: &mut Report, calls: &BTreeMap<u64, Call>) {
     let mut failed: BTreeMap<String, u64> = BTreeMap::new();
     for published in calls.values().flat_map(|call| &call.published) {
@@ -71,8 +71,8 @@ pub(crate) fn publishes(report: &mut Report, calls: &BTreeMap<u64, Call>) {
     report.fact("answers_from_the_store", replayed.count());
 }
 
-/// What the outages of the broker meant: how many calls it had confirmed before it went and were
-/// still under way, and how many were done while nobody could be told of it.
+/// The effects of the broker's outages: how many calls it had confirmed before it went that were still
+/// under way, and how many were handled while it was away, when no answer could be sent.
 pub(crate) fn outages(
     report: &mut Report,
     calls: &BTreeMap<u64, Call>,
@@ -103,7 +103,7 @@ pub(crate) fn outages(
     report.fact("outages_ms", lengths.collect::<Vec<_>>());
 }
 
-/// What a durable transport promises of confirmed requests: each is handled, and its call ends with
+/// Checks the promise of a durable transport: each confirmed request is handled, and its call ends with
 /// the answer.
 pub(crate) fn promises(
     report: &mut Report,
@@ -126,7 +126,7 @@ pub(crate) fn promises(
     report.none("confirmed_but_not_answered", &unanswered);
 }
 
-/// What an error says must be true: a call that "cannot have run" has not.
+/// Checks that errors are true: a call whose error says that it cannot have run has not run.
 pub(crate) fn denials(report: &mut Report, calls: &BTreeMap<u64, Call>, events: &[Event]) {
     let begun = keys(events, Verb::Begin);
     let untrue: Vec<_> = calls
@@ -141,8 +141,8 @@ pub(crate) fn denials(report: &mut Report, calls: &BTreeMap<u64, Call>, events: 
     report.none("executed_though_the_error_denies_it", &untrue);
 }
 
-/// How often the keys were executed. Twice is allowed only where a process that was killed had
-/// begun it: `killed` names those processes.
+/// Counts how often each key was executed. Twice is allowed only if a process that was killed had begun
+/// it: `killed` names those processes.
 pub(crate) fn executions(report: &mut Report, events: &[Event], killed: &BTreeSet<String>) {
     let mut begins: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for event in events.iter().filter(|event| event.verb == Verb::Begin) {
@@ -179,7 +179,7 @@ pub(crate) fn executions(report: &mut Report, events: &[Event], killed: &BTreeSe
     report.fact("begun_and_never_done", unfinished.len());
 }
 
-/// The numbers that lines of this kind tell of.
+/// The keys in the lines of this kind.
 pub(crate) fn keys(events: &[Event], verb: Verb) -> BTreeSet<u64> {
     let lines = events.iter().filter(|event| event.verb == verb);
     lines.filter_map(|event| event.what.parse().ok()).collect()

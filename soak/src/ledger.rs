@@ -1,4 +1,4 @@
-//! What the caller saw of its calls: when each began and ended, how, and what became of each
+//! The caller's record of its calls: when each began and ended, its outcome, and the outcome of each
 //! attempt to publish it.
 
 use std::collections::BTreeMap;
@@ -30,13 +30,13 @@ pub(crate) enum Outcome {
     /// With the answer that carries this number.
     Answer {
         number: u64,
-        /// Whether the worker had it stored: the first copy of it was lost.
+        /// Whether the worker had stored the answer, because an earlier copy of it was lost.
         replayed: bool,
     },
     Error {
         /// In one word.
         label: String,
-        /// Whether it says that the worker may have done its work all the same.
+        /// Whether the error says that the worker may have handled the call all the same.
         may_have_run: bool,
     },
 }
@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
 /// One attempt to publish a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// It goes on; or it was dropped, because an answer came first.
+    /// The attempt goes on, or was dropped because an answer came first.
     Open,
     /// The transport returned `Ok`, at this time.
     Taken {
@@ -63,13 +63,13 @@ impl Call {
         taken.min()
     }
 
-    /// Whether it ended with an answer; not whether with the right one.
+    /// Whether the call ended with an answer, right or wrong.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(&self.end, Some(End { outcome: Outcome::Answer { .. }, .. }))
     }
 }
 
-/// The calls of one process, by number; written into a journal too, where it is given one.
+/// The calls of one process, by number. They are written to a journal too, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     calls: Mutex<BTreeMap<u64, Call>>,
@@ -100,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// A publish begins; what is returned names it.
+    /// Records that an attempt to publish begins; returns the attempt's number.
     pub(crate) fn publishing(&self, number: u64) -> Option<usize> {
         let mut calls = self.calls();
         let call = calls.get_mut(&number)?;

@@ -1,4 +1,4 @@
-//! The load: so many calls, so many of them at once, each with a key of its own.
+//! The load: a number of calls, of which a number wait at once, each with a key of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const WORKER: &str = "soak-worker";
 const CALLER: &str = "soak-caller";
 const CAPABILITY: &str = "work";
 
-/// What a worker is asked: to take so long, and to answer with the number.
+/// The payload of a call: the worker works for `ms` milliseconds, and answers with the number.
 #[derive(Debug, Serialize, Deserialize)]
 struct Work {
     number: u64,
@@ -51,7 +51,7 @@ pub(crate) async fn client(transport: Arc<dyn RpcTransport>) -> anyhow::Result<C
     client.await.context("starting the client")
 }
 
-/// A worker that writes down when it begins with a key, and when it has done it.
+/// A worker that writes to the journal when it begins and when it ends the work for a key.
 pub(crate) async fn worker(
     transport: Arc<dyn RpcTransport>,
     journal: Arc<Journal>,

@@ -1,10 +1,10 @@
-//! `scripts/soak RUN TRANSPORT`: brokers, workers and callers that die under load, and what
-//! became of every call.
+//! `scripts/soak RUN TRANSPORT`: kills brokers, workers or callers under load, and checks how every
+//! call ended.
 //!
-//! A run starts a private broker, puts load on it, kills what it is about with `SIGKILL`, and
-//! compares two records that do not know of each other: what the caller saw, call by call, and what
-//! the workers wrote into a journal before and after each handler's work. It prints its figures and
-//! one line of summary, and exits with 0 only if everything held.
+//! A run starts a private broker, puts load on it and kills processes with `SIGKILL`. Then it compares
+//! two independent records: the caller's ledger of its calls, and the journal that workers write to
+//! before and after each handler's work. It prints its figures and one line of summary, and exits with
+//! 0 only if every promise was kept.
 
 mod args;
 mod child;

@@ -1,4 +1,4 @@
-//! Writes down what a transport says of each request, and changes nothing.
+//! Records how a transport publishes each request, and changes nothing.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::journal;
 use crate::ledger::{Ledger, Published};
 
-/// The hooks that write it down.
+/// The hooks that record it.
 #[derive(Debug)]
 pub(crate) struct Recording {
     ledger: Arc<Ledger>,
@@ -23,7 +23,8 @@ impl Recording {
     }
 }
 
-/// What of an envelope names the call: read from the bytes, not from what core says of them.
+/// The part of an envelope that names the call. It is read from the bytes, so that it does not depend on
+/// core.
 #[derive(Deserialize)]
 struct Envelope {
     payload: Numbered,

@@ -1,4 +1,4 @@
-//! What a run found: figures, what did not hold, and one line that sums it up.
+//! The report of a run: its figures, the promises that were broken, and a summary in one line.
 
 use serde_json::{Map, Value};
 
@@ -9,9 +9,9 @@ use crate::transports::Transport;
 pub(crate) struct Report {
     run: &'static str,
     transport: String,
-    /// In their order.
+    /// The figures, in the order in which they were added.
     facts: Vec<(String, Value)>,
-    /// The names of those that must be zero.
+    /// The names of the figures that must be zero.
     promised: Vec<String>,
     broken: Vec<String>,
 }
@@ -22,12 +22,13 @@ impl Report {
         Self { run, transport, facts: Vec::new(), promised: Vec::new(), broken: Vec::new() }
     }
 
-    /// A figure, under a name of `snake_case`.
+    /// Adds a figure, under a name in `snake_case`.
     pub(crate) fn fact(&mut self, name: &str, value: impl Into<Value>) {
         self.facts.push((name.to_owned(), value.into()));
     }
 
-    /// Counts what broke a promise; there must be none. The first few are shown.
+    /// Adds a figure that must be zero: the number of cases in which a promise was broken. The first few
+    /// cases are shown.
     pub(crate) fn none<T: std::fmt::Debug>(&mut self, name: &str, found: &[T]) {
         self.fact(name, found.len());
         self.promised.push(name.to_owned());
@@ -37,7 +38,7 @@ impl Report {
         }
     }
 
-    /// Says what is wrong unless it holds.
+    /// Adds a broken promise, `what`, unless `holds`.
     pub(crate) fn holds_that(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.broken.push(what());
@@ -64,7 +65,7 @@ impl Report {
         for broken in broken {
             println!("broken: {broken}");
         }
-        // What must be zero is worth a word only where it is not.
+        // A figure that must be zero is shown only if it is not.
         let is_told = |name: &String, value: &Value| {
             value.is_number() && !(promised.contains(name) && *value == 0)
         };

@@ -1,20 +1,20 @@
-//! Memory, as the kernel counts it.
+//! The memory of processes, as the kernel counts it.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Bytes that this process holds.
+/// The bytes of memory that this process holds.
 pub(crate) fn own() -> anyhow::Result<u64> {
     of(std::process::id())
 }
 
-/// Bytes that all processes hold which this one has started, at whatever distance: the broker.
+/// The bytes of memory that all descendants of this process hold together: the broker's.
 pub(crate) fn descendants() -> anyhow::Result<u64> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that has just ended has no parent to tell.
+        // A process that has just ended has no parent any more.
         let Some(parent) = parent(pid) else { continue };
         children.entry(parent).or_default().push(pid);
     }
@@ -37,6 +37,6 @@ fn of(pid: u32) -> anyhow::Result<u64> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name stands in parentheses and may hold anything.
+    // The program's name is in parentheses and may contain anything.
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What the processes do that a run starts, and kills.
+//! The roles of the processes that a run starts and kills.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::ledger::Ledger;
 use crate::load::{self, Load};
 use crate::recording::Recording;
 
-/// How long a caller's calls may take: nobody but itself is killed.
+/// How long a call of a caller process may take: only callers are killed in that run.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves until standard input ends, then drains.
@@ -46,10 +46,10 @@ pub(crate) async fn caller(args: &CallerRole) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When whoever has started us wants us to end, or is gone.
+/// Ready when standard input ends: the process that started us wants us to end, or is gone.
 async fn end_of_input() {
     let (ended, end) = oneshot::channel();
-    // A thread that is not waited for: reading cannot be interrupted.
+    // Nobody joins this thread: its read cannot be interrupted.
     std::thread::spawn(move || {
         std::io::stdin().read_to_end(&mut Vec::new()).ok();
         ended.send(()).ok();

@@ -1,4 +1,4 @@
-//! The transports of the kill runs: those of the workspace's table, as a run uses them.
+//! The transports of the kill runs: those of the workspace's table, with the settings of a run.
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
@@ -11,19 +11,19 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use tokio::task::spawn_blocking;
 
-/// After how much silence of a worker its deliveries go to another one: short, so that what a
-/// killed one held comes back while the load still runs.
+/// How long a worker may be silent before its deliveries go to another one. It is short, so that the
+/// deliveries of a killed worker come back while the load still runs.
 const WORKER_SILENCE: Duration = Duration::from_secs(5);
 
-/// What is soaked: a row of the table.
+/// The transport of a run: a row of the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transport(&'static agent_rpc_transports::Transport);
 
-/// A private broker, gone when this is.
+/// A private broker, which is stopped when this is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Broker(Arc<dyn test_brokers::Broker>);
 
-/// Whether a crash of the machine is survived too. The kill runs want it: what was confirmed is
+/// Whether confirmed messages survive a crash of the machine. The kill runs need it: such messages are
 /// on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disk {
@@ -52,7 +52,7 @@ impl ValueEnum for Transport {
 }
 
 impl Transport {
-    /// After how much silence the broker has nothing more to hand out again.
+    /// How long the broker must be silent to have nothing more to hand out again.
     pub(crate) fn quiet(self) -> Duration {
         match self.redelivery {
             Redelivery::Never => Duration::from_secs(1),
@@ -81,20 +81,20 @@ impl Broker {
         self.0.url()
     }
 
-    /// Lets it write down which queues it has. What is asked is whether messages survive a kill: a
-    /// broker that would lose a young queue would lose those with it.
+    /// Lets the broker write its list of queues to the disk. A run asks whether messages survive a kill,
+    /// and a broker that loses a young queue loses its messages with it.
     pub(crate) async fn write_queues(&self) -> anyhow::Result<()> {
         let broker = Arc::clone(&self.0);
         Ok(spawn_blocking(move || broker.write_queues()).await?)
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the broker, as a crash would.
     pub(crate) async fn kill(&self) -> anyhow::Result<()> {
         let broker = Arc::clone(&self.0);
         Ok(spawn_blocking(move || broker.server().kill()).await?)
     }
 
-    /// Starts it again, with what it had; returns when it answers.
+    /// Starts the broker again, with the data that it had; returns when it answers.
     pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
         let broker = Arc::clone(&self.0);
         Ok(spawn_blocking(move || broker.server().start()).await??)

@@ -21,8 +21,8 @@ pub(super) const CASES: &[Case] = &[
     }),
 ];
 
-/// Larger frames than this are not tried.
-const LARGE: usize = 1024 * 1024;
+/// The largest frame that is tried, for a transport that takes larger ones.
+const MAX_TRIED_FRAME: usize = 1024 * 1024;
 
 async fn bytes_arrive_unchanged(stage: &Stage) -> Checked {
     let (reader, writer) = (stage.connect().await?, stage.connect().await?);
@@ -42,8 +42,8 @@ async fn bytes_arrive_unchanged(stage: &Stage) -> Checked {
 }
 
 fn samples(stage: &Stage, by: &Arc<dyn RpcTransport>) -> Vec<Bytes> {
-    let largest = by.guarantees().max_frame.unwrap_or(LARGE).min(LARGE);
-    // Text that JSON and XML both allow; its end is where a cut would show.
+    let largest = by.guarantees().max_frame.unwrap_or(MAX_TRIED_FRAME).min(MAX_TRIED_FRAME);
+    // Text that JSON and XML both allow. If a transport cut it off, the line break would be missing.
     let text = "{\"é\": \"☃ 漢字 😀 \\u0000 \\\" </a> &amp; %20 \t\"}\r\n";
     let mut samples = vec![Bytes::from(text), Bytes::from(vec![b'x'; largest])];
     if stage.guarantees().arbitrary_bytes {
@@ -76,7 +76,7 @@ async fn oversize_is_refused_before_it_is_sent(stage: &Stage) -> Checked {
             )));
         }
     }
-    // It never got as far as the broker, which might have hung up.
+    // It was not sent to the broker, which might have closed the connection.
     let now = writer.link().borrow().generation;
     ensure!(now == generation, "expected connection {generation} to last, saw {now}");
     let frame = stage.publish(&writer, &opened.address, "small").await?;

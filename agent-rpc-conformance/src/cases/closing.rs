@@ -70,7 +70,7 @@ async fn closed_says_closed(stage: &Stage) -> Checked {
         is_closed("subscribe", subscribed.map(|inbox| inbox.map(drop)))?;
     }
     if stage.guarantees().durable {
-        // What was open was released.
+        // The open delivery was released.
         let mut opened = stage.open(&two, Role::Worker, "a", 4).await?;
         accept_all(stage, &mut opened.inbox, [first.bytes]).await?;
         silent(stage, &mut opened.inbox).await?;
@@ -122,7 +122,7 @@ async fn a_dropped_transport_is_closed(stage: &Stage) -> Checked {
     drop(one);
     has_ended(stage, &mut opened.inbox).await?;
     if stage.guarantees().durable {
-        // Released by the close: we still hold it.
+        // The close has released the delivery, though we still hold it.
         let mut other = stage.open(&two, Role::Worker, "a", 4).await?;
         accept(stage, take_this(stage, &mut other.inbox, &frame.bytes).await?).await?;
     }

@@ -1,5 +1,5 @@
-//! The topic of dead letters keeps what every store for them keeps: the sentences of that suite,
-//! tried over this transport.
+//! The topic for dead letters is a store for them: this tries the sentences of that suite over a
+//! transport.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +46,7 @@ struct Beside {
     wait: Duration,
 }
 
-/// The topic, over two connections that take turns at being opened.
+/// The topic, over two connections: each `open` uses the other one.
 #[derive(Clone)]
 struct OnTopic {
     requests: Topic,

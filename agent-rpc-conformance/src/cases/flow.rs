@@ -1,4 +1,4 @@
-//! No more is handed out than was asked for, and what is not handed out yet is not lost.
+//! No more messages are handed out than were asked for, and those that must wait are not lost.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn the_window_holds(stage: &Stage) -> Checked {
     let (reader, writer) = (stage.connect().await?, stage.connect().await?);
     for role in stage.roles() {
         let mut opened = stage.open(&reader, role, "a", WINDOW).await?;
-        // Beside the reading: a publish may wait for room.
+        // At the same time as the reading: a publish may wait for room.
         let writing = async {
             for number in 0..FRAMES {
                 let text = format!("number {number}");
@@ -118,7 +118,7 @@ async fn a_next_that_is_given_up_loses_nothing(stage: &Stage) -> Checked {
             let (mut seen, mut held) = (Vec::new(), Vec::new());
             let until = Instant::now() + stage.wait();
             while seen.len() < FRAMES && Instant::now() < until {
-                // Mostly given up: at the first poll, or after a moment.
+                // Most of these futures are dropped: after the first poll, or after a moment.
                 let next = match opened.inbox.next().now_or_never() {
                     Some(next) => Some(next),
                     None => timeout(Duration::from_millis(1), opened.inbox.next()).await.ok(),

@@ -1,4 +1,4 @@
-//! Streams, dead letters, tenants.
+//! Streams, dead letters and tenants, as a caller and an agent see them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use agent_rpc_core::{Agent, Client, client::Route};
 use futures_util::StreamExt;
 
 use super::Case;
-use super::calls::{CALLEE, agent, answered, callee, client, serve, within};
+use super::peers::{CALLEE, agent, answered, callee, client, serve, within};
 use crate::case::{Checked, Failure, ensure};
 use crate::stage::Stage;
 
@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = &[
         Box::pin(a_dead_letter_has_its_bytes(stage))
     })
     .needs(|g| g.dead_letters, "there is no topic for dead letters"),
-    Case::new("a replayed dead letter runs", |stage| Box::pin(a_replayed_letter_runs(stage)))
+    Case::new("a replayed dead letter runs", |stage| Box::pin(a_replayed_dead_letter_runs(stage)))
         .needs(|g| g.dead_letters, "there is no topic for dead letters"),
     Case::new("tenants do not meet", |stage| Box::pin(tenants_do_not_meet(stage))),
 ];
@@ -61,7 +61,7 @@ async fn progress_keeps_alive(stage: &Stage) -> Checked {
     let _agent = serve(stage, agent).await?;
     let client = client(stage, "caller").await?;
     let to = callee(stage);
-    // Longer in all than the agent may be silent.
+    // The whole call takes longer than the agent may be silent.
     let request = client.request_agent(to.as_str(), "work", &()).timeout(stage.limit());
     let stream: AnswerStream<u32, u32> = request.inactivity(pause * 3 + stage.wait() / 2).stream();
     let items: Vec<_> = stream.collect().await;
@@ -95,8 +95,8 @@ async fn a_dead_letter_has_its_bytes(stage: &Stage) -> Checked {
     Ok(())
 }
 
-async fn a_replayed_letter_runs(stage: &Stage) -> Checked {
-    // Refused by an agent that may read next to nothing, run by one that may.
+async fn a_replayed_dead_letter_runs(stage: &Stage) -> Checked {
+    // An agent that allows no headers refuses the message; one that allows them runs it.
     let limits = agent_rpc_core::wire::Limits { max_headers: 0, ..Default::default() };
     let strict = serve(stage, agent(stage).limits(limits)).await?;
     let caller = client(stage, "caller").await?;
@@ -141,7 +141,7 @@ async fn tenants_do_not_meet(stage: &Stage) -> Checked {
         let client = client.map_err(|error| Failure::new(error.to_string()))?;
         answered(stage, &client, "whose", 0, nth).await?;
     }
-    // And who belongs to none reaches neither.
+    // A caller without a tenant reaches neither agent.
     let nobody = client(stage, "caller").await?;
     let to = callee(stage);
     let short = stage.quiet().min(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! An inbox is there when `subscribe` has returned, and not there when nobody wanted it.
+//! An inbox is live when `subscribe` has returned, and gone when `subscribe` was dropped.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     }),
 ];
 
-/// An inbox that is live only most of the time is found by trying often.
+/// How often each case is tried: a race may hide from a single attempt.
 const ROUNDS: usize = 5;
 
 async fn live_on_return(stage: &Stage) -> Checked {
@@ -53,13 +53,13 @@ async fn first_frame_from_another_connection(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// A consumer that stayed behind would take frames that nobody then settles.
+/// A consumer that was left would take frames that nobody settles.
 async fn a_dropped_subscribe_leaves_nothing_open(stage: &Stage) -> Checked {
     let (clumsy, other) = (stage.connect().await?, stage.connect().await?);
     let topic = stage.requests("a");
     let subscription = Subscription::Worker { window: 2 };
-    // Where it is cut depends on the transport: after so many polls, and after so much time. One
-    // that gets through is an inbox that is dropped.
+    // The future is dropped after several numbers of polls, and after several times: at which step of
+    // its work that is depends on the transport. If it is ready before, the inbox is dropped.
     for polls in [0, 1, 2, 3, 5, 8, 13] {
         let mut subscribing = pin!(clumsy.subscribe(&topic, subscription));
         for _ in 0..polls {
@@ -78,7 +78,7 @@ async fn a_dropped_subscribe_leaves_nothing_open(stage: &Stage) -> Checked {
     for number in 0..20 {
         requests.push(stage.publish(&other, &topic, format!("number {number}")).await?.bytes);
     }
-    // What such a consumer had for a moment may come again.
+    // A frame that such a consumer had for a moment may come again.
     for delivery in hold_all(stage, &mut opened.inbox, requests).await? {
         accept(stage, delivery).await?;
     }

@@ -1,13 +1,16 @@
 //! The cases, by theme. A case's name is its sentence in the contract.
 
+mod admission;
 mod bytes;
 mod calls;
 mod closing;
 mod dead_letters;
+mod ending;
 mod flow;
 mod holding;
 mod live;
 mod once;
+mod peers;
 mod restart;
 mod routing;
 mod settling;
@@ -26,6 +29,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         flow::CASES,
         closing::CASES,
         calls::CASES,
+        admission::CASES,
+        ending::CASES,
         once::CASES,
         holding::CASES,
         dead_letters::CASES,

@@ -1,4 +1,4 @@
-//! What happens once, whatever the broker does.
+//! An effect happens once, whatever the broker does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use agent_rpc_core::wire::{
 use tokio::sync::Semaphore;
 
 use super::Case;
-use super::calls::{CALLEE, agent, callee, client, frame_of, serve, within};
+use super::peers::{CALLEE, agent, callee, client, frame_of, serve, within};
 use crate::case::{Checked, Failure, ensure};
 use crate::reading::{accept, take};
 use crate::stage::{Opened, Role, Stage};
@@ -34,21 +34,21 @@ pub(super) const CASES: &[Case] = &[
     .restarts(),
 ];
 
-/// A handler that counts its runs, and waits for leave to answer.
+/// A handler that counts its runs, and waits for a permit to answer.
 struct Counted {
     runs: Arc<AtomicUsize>,
-    leave: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Counted {
     async fn serve(stage: &Stage) -> Checked<(Self, Agent)> {
-        let counted = Self { runs: Arc::default(), leave: Arc::new(Semaphore::new(0)) };
-        let (runs, leave) = (Arc::clone(&counted.runs), Arc::clone(&counted.leave));
+        let counted = Self { runs: Arc::default(), permits: Arc::new(Semaphore::new(0)) };
+        let (runs, permits) = (Arc::clone(&counted.runs), Arc::clone(&counted.permits));
         let agent = agent(stage).handle("count", move |_, (): ()| {
             let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
-            let leave = Arc::clone(&leave);
+            let permits = Arc::clone(&permits);
             async move {
-                leave.acquire().await?.forget();
+                permits.acquire().await?.forget();
                 Ok(run)
             }
         });
@@ -108,7 +108,7 @@ async fn first_answer(stage: &Stage, answers: &mut Opened) -> Checked {
 
 async fn a_replayed_frame_reaches_no_handler(stage: &Stage) -> Checked {
     let (counted, agent) = Counted::serve(stage).await?;
-    counted.leave.add_permits(100);
+    counted.permits.add_permits(100);
     let (frame, mut answers) = request(stage).await?;
     let sender = stage.connect().await?;
     stage.publish_frame(&sender, &stage.requests(CALLEE), &frame).await?;
@@ -124,7 +124,7 @@ async fn a_replayed_frame_reaches_no_handler(stage: &Stage) -> Checked {
 
 async fn a_duplicate_gets_the_stored_answer(stage: &Stage) -> Checked {
     let (counted, _agent) = Counted::serve(stage).await?;
-    counted.leave.add_permits(100);
+    counted.permits.add_permits(100);
     let client = client(stage, "caller").await?;
     let to = callee(stage);
     for (nth, replayed) in [false, true, true].into_iter().enumerate() {
@@ -132,7 +132,7 @@ async fn a_duplicate_gets_the_stored_answer(stage: &Stage) -> Checked {
         let reply = call.timeout(stage.wait()).typed::<usize>().await;
         let reply = reply.map_err(|error| Failure::new(format!("call {nth}: {error}")))?;
         ensure!(reply.value == 1, "expected the first run's answer, saw {}", reply.value);
-        // A transport that hands out twice makes of the first answer a stored one, too.
+        // If a transport hands the first request out twice, its answer may be a stored one, too.
         ensure!(
             reply.replayed || !replayed,
             "expected that answer {nth} was stored, saw that it was not"
@@ -148,7 +148,7 @@ async fn a_duplicate_joins_a_running_call(stage: &Stage) -> Checked {
     stage.publish_frame(&sender, &stage.requests(CALLEE), &frame).await?;
     counted.begins(stage).await?;
     stage.publish_frame(&sender, &stage.requests(CALLEE), &again(&frame, 1)).await?;
-    counted.leave.add_permits(100);
+    counted.permits.add_permits(100);
     first_answer(stage, &mut answers).await?;
     first_answer(stage, &mut answers).await?;
     counted.ran_once()
@@ -162,7 +162,7 @@ async fn a_call_survives_a_restart(stage: &Stage) -> Checked {
     let call = tokio::spawn(call.typed::<usize>().into_future());
     counted.begins(stage).await?;
     stage.restart().await?;
-    counted.leave.add_permits(100);
+    counted.permits.add_permits(100);
     match within(stage, "the answer", call).await? {
         Ok(Ok(reply)) if reply.value == 1 => counted.ran_once(),
         seen => Err(Failure::new(format!("expected the first run's answer, saw {seen:?}"))),

@@ -1,4 +1,4 @@
-//! The broker goes away and comes back; inboxes are open all the while.
+//! The broker is restarted while inboxes are open.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn inboxes_survive_a_broker_restart(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// Sends until something of it arrives: either side may be back before the other.
+/// Sends frames until one of them arrives: either connection may be back before the other.
 async fn goes_on(
     stage: &Stage,
     writer: &Arc<dyn RpcTransport>,
@@ -72,7 +72,7 @@ async fn goes_on(
     }
     let Guarantees { durable, confirmed, .. } = stage.guarantees();
     if role == Role::Worker && durable && confirmed {
-        // What a durable inbox took, it hands out.
+        // A durable inbox hands out every frame that it took.
         taken.retain(|bytes| !held.iter().any(|delivery| delivery.bytes() == bytes));
         held.extend(hold_all(stage, &mut opened.inbox, taken).await?);
     }
@@ -82,7 +82,7 @@ async fn goes_on(
     Ok(())
 }
 
-/// What a publish may say while a broker, or the inbox at the other end, comes back.
+/// Whether a publish may fail in this way while the broker, or the inbox at the other end, comes back.
 fn is_passing(kind: TransportErrorKind) -> bool {
     use TransportErrorKind::{NoReceiver, Unconfirmed, Unreachable};
     matches!(kind, Unreachable | Unconfirmed | NoReceiver)
@@ -90,7 +90,7 @@ fn is_passing(kind: TransportErrorKind) -> bool {
 
 async fn what_is_durable_survives_a_broker_restart(stage: &Stage) -> Checked {
     let (reader, writer) = (stage.connect().await?, stage.connect().await?);
-    // One inbox whose worker holds one and has not taken the others; one that nobody reads.
+    // Two inboxes: a worker holds one delivery of the first, and nobody reads the second.
     let mut read = stage.open(&reader, Role::Worker, "read", 16).await?;
     let unread = stage.open(&reader, Role::Worker, "unread", 16).await?.address;
     let mut expected = Vec::new();
@@ -106,13 +106,13 @@ async fn what_is_durable_survives_a_broker_restart(stage: &Stage) -> Checked {
     stage.restart().await?;
     drop(held);
     all_arrive(stage, &mut read, expected).await?;
-    // A new connection, which sees the broker as it is now.
+    // A new connection has seen nothing of the time before the restart.
     let late = stage.connect().await?;
     let mut unread = stage.open(&late, Role::Worker, "unread", 16).await?;
     all_arrive(stage, &mut unread, waiting).await
 }
 
-/// Each of these arrives, maybe more than once: the restart may have cut an acknowledgement off.
+/// Each of these frames arrives, maybe more than once: the restart may have lost an acknowledgement.
 async fn all_arrive(stage: &Stage, opened: &mut Opened, expected: Vec<Bytes>) -> Checked {
     for delivery in hold_all(stage, &mut opened.inbox, expected).await? {
         let accepted = timeout(stage.wait(), delivery.accept()).await;
@@ -145,7 +145,7 @@ async fn a_gap_is_told(stage: &Stage) -> Checked {
             }
         }
     }
-    // Told when the inbox is live again: what is sent because of it is answered into it.
+    // The inbox is live again when it yields the gap: an answer that is sent after that arrives.
     let until = Instant::now() + stage.wait();
     let frame = stage.frame("after the gap");
     loop {

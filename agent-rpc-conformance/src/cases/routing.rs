@@ -1,4 +1,4 @@
-//! Who gets a message: one worker, its caller, every listener, nobody.
+//! A message reaches one worker, its caller, every listener, or nobody.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ async fn each_request_reaches_one_worker(stage: &Stage) -> Checked {
     let until = Instant::now() + stage.wait();
     let rest = inboxes.iter_mut().zip(first).map(async |(inbox, first)| {
         let mut next = Some(first);
-        // In short steps: one worker must see that the others have got the rest.
+        // Each waits only a short time: a worker must notice that the others have got the rest.
         while missing() > 0 || next.is_some() {
             if let Some(delivery) = next {
                 count(&delivery)?;
@@ -132,11 +132,11 @@ async fn every_listener_gets_every_event(stage: &Stage) -> Checked {
 async fn requests_wait_for_an_absent_agent(stage: &Stage) -> Checked {
     let writer = stage.connect().await?;
     let first = stage.connect().await?;
-    // An agent was there once, which makes the inbox; then it went away.
+    // A worker makes the inbox; then it goes away.
     let opened = stage.open(&first, Role::Worker, "a", 4).await?;
     let topic = opened.address.clone();
     let mut requests = Vec::new();
-    // These are on their way to it when it goes, and it takes none of them.
+    // These frames are sent to it just before it goes, and it takes none of them.
     for number in 0..3 {
         requests.push(stage.publish(&writer, &topic, format!("before {number}")).await?.bytes);
     }

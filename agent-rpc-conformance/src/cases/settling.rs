@@ -1,4 +1,4 @@
-//! A delivery is accepted, or dropped and comes back.
+//! An accepted delivery is gone; a dropped one comes back.
 
 use agent_rpc_core::transport::{Attempt, AttemptPrecision, Delivery};
 use futures_util::FutureExt;
@@ -56,7 +56,7 @@ async fn an_accept_that_is_given_up_has_accepted(stage: &Stage) -> Checked {
     never_again(stage, opened).await
 }
 
-/// Nothing comes: not to this inbox, and not to the next one when it has ended.
+/// Nothing comes to this inbox nor, after it has ended, to the next one.
 async fn never_again(stage: &Stage, opened: Opened) -> Checked {
     let Opened { mut inbox, address } = opened;
     silent(stage, &mut inbox).await?;
@@ -64,7 +64,7 @@ async fn never_again(stage: &Stage, opened: Opened) -> Checked {
     let next = stage.connect().await?;
     let mut opened = stage.open(&next, Role::Worker, "a", 8).await?;
     silent_for(&mut opened.inbox, stage.beyond_patience()).await?;
-    // It was silent because there was nothing, not because it is deaf.
+    // The inbox works: it was silent because there was nothing to hand out.
     let frame = stage.publish(&next, &address, "and another").await?;
     accept_this(stage, &mut opened.inbox, &frame.bytes).await
 }
@@ -82,7 +82,7 @@ async fn dropped_returns(stage: &Stage) -> Checked {
     silent(stage, &mut opened.inbox).await
 }
 
-/// A delivery that is handed out for the n-th time says so as well as was promised.
+/// A delivery tells how often it was handed out, as precisely as was promised.
 fn attempt_is(stage: &Stage, delivery: &Delivery, time: u32) -> Checked {
     let expected = match stage.guarantees().attempts {
         AttemptPrecision::None => Attempt::Unknown,
@@ -120,7 +120,7 @@ async fn settled_out_of_order_loses_nothing(stage: &Stage) -> Checked {
     for _ in 0..8 {
         held.push(take(stage, &mut opened.inbox).await?);
     }
-    // From the end: every second one is accepted, the others are released.
+    // From the last to the first: every second delivery is accepted, the others are released.
     let mut released = Vec::new();
     while let Some(delivery) = held.pop() {
         if held.len() % 2 == 1 {
@@ -136,7 +136,7 @@ async fn settled_out_of_order_loses_nothing(stage: &Stage) -> Checked {
         return Ok(());
     }
 
-    // The same, and then the worker goes away with two of them open.
+    // The same again, and then the worker goes away while two of them are open.
     for number in 0..4 {
         stage.publish(&writer, &topic, format!("second {number}")).await?;
     }
@@ -156,7 +156,7 @@ async fn settled_out_of_order_loses_nothing(stage: &Stage) -> Checked {
     let second = stage.connect().await?;
     let mut opened = stage.open(&second, Role::Worker, "a", 16).await?;
     for delivery in hold_all(stage, &mut opened.inbox, released.clone()).await? {
-        // A broker that acknowledges in order may bring back what was accepted behind them.
+        // A broker that acknowledges in order may bring back deliveries that were accepted after them.
         let lawful = released.contains(delivery.bytes()) || accepted.contains(delivery.bytes());
         ensure!(lawful, "expected what was released, saw {}", shown(delivery.bytes()));
         accept(stage, delivery).await?;
@@ -178,7 +178,7 @@ async fn a_delivery_outlives_its_inbox(stage: &Stage) -> Checked {
             shown(delivery.bytes())
         );
         if role == Role::Worker {
-            // Another one is there before it is accepted, and does not get it.
+            // Another worker subscribes before the delivery is accepted, and does not get it.
             let mut other = stage.open(&two, role, "a", 4).await?;
             silent(stage, &mut other.inbox).await?;
             accept(stage, delivery).await?;

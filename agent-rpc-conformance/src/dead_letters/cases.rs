@@ -1,14 +1,14 @@
-//! The cases, each a sentence of the contract.
+//! The cases: each is a sentence of the contract.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use agent_rpc_core::dead_letters::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
+use agent_rpc_core::dead_letters::{DeadLetter, DeadLetterError, DeadLetterId};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::{Case, Harness, Storage};
+use super::stage::{Opened, dead_letter, id_of};
+use super::{Case, Harness};
 use crate::case::{Checked, Failure, ensure};
 use crate::sentences::done;
 
@@ -38,7 +38,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-// By name, because the suite for transports tries them, too.
+// These have names because the suite for transports tries them, too.
 
 pub(crate) const LISTED: Case =
     Case::new("a dead letter that was kept is listed as it was", |harness| {
@@ -74,64 +74,6 @@ pub(crate) const THERE_FOR_OTHERS: Case =
         Box::pin(there_for_whoever_opens_it_again(harness))
     })
     .unless(|harness| (!harness.promises().persistent).then_some("it keeps nothing for others"));
-
-struct Opened {
-    storage: Box<dyn Storage>,
-    store: Arc<dyn DeadLetters>,
-    wait: Duration,
-}
-
-impl Opened {
-    async fn new(harness: &dyn Harness) -> Checked<Self> {
-        Self::on(done("start a storage", harness.start().await)?, harness).await
-    }
-
-    async fn on(storage: Box<dyn Storage>, harness: &dyn Harness) -> Checked<Self> {
-        let store = done("open the store", storage.open().await)?;
-        Ok(Self { storage, store, wait: harness.wait() })
-    }
-
-    async fn keep(&self, dead: &DeadLetter) -> Checked {
-        done("keep a dead letter", self.store.keep(dead).await)
-    }
-
-    async fn take(&self, id: &DeadLetterId) -> Checked<Option<DeadLetter>> {
-        done("take a dead letter", self.store.take(id).await)
-    }
-
-    async fn list(&self, most: usize) -> Checked<Vec<(DeadLetterId, DeadLetter)>> {
-        done("list dead letters", self.store.list(most).await)
-    }
-
-    /// The list, once it has these dead letters and no others, which it must in time: a broker may
-    /// need a moment to hand out again what was listed before.
-    async fn listed(&self, expected: &[DeadLetter]) -> Checked<Vec<DeadLetterId>> {
-        let (until, expected) = (Instant::now() + self.wait, sorted(expected.to_vec()));
-        loop {
-            let (ids, seen): (Vec<_>, Vec<_>) =
-                self.list(expected.len() + 1).await?.into_iter().unzip();
-            let seen = sorted(seen);
-            if seen == expected {
-                return Ok(ids);
-            }
-            ensure!(
-                Instant::now() < until,
-                "expected the dead letters {expected:?} in {:?}, saw {seen:?}",
-                self.wait
-            );
-        }
-    }
-}
-
-fn sorted(mut dead: Vec<DeadLetter>) -> Vec<DeadLetter> {
-    dead.sort_by_cached_key(DeadLetter::to_json);
-    dead
-}
-
-fn dead_letter(nth: u64) -> DeadLetter {
-    let raw = format!(r#"{{"nth":{nth}}}"#);
-    DeadLetter::new("invalid-envelope", "no version", "agents.a.requests", nth, raw.into())
-}
 
 async fn listed_as_it_was(harness: &dyn Harness) -> Checked {
     let opened = Opened::new(harness).await?;
@@ -251,7 +193,7 @@ async fn taken_at_once(harness: &dyn Harness) -> Checked {
     let (one, two) = tokio::join!(opened.take(&id), opened.take(&id));
     let taken: Vec<_> = [one?, two?].into_iter().flatten().collect();
     ensure!(taken.len() <= 1, "expected that one of two gets it, saw {taken:?}");
-    // Each may have looked while the other held it.
+    // Neither may have found it: each may have looked while the other held it.
     opened.listed(&vec![dead_letter(1); 1 - taken.len()]).await?;
     Ok(())
 }
@@ -304,16 +246,4 @@ async fn too_large_is_refused(harness: &dyn Harness) -> Checked {
     opened.keep(&of_size(too_large / 10)).await?;
     opened.listed(&[of_size(too_large / 10)]).await?;
     Ok(())
-}
-
-/// The id under which this dead letter is listed, among so many.
-async fn id_of(opened: &Opened, most: usize, dead: &DeadLetter) -> Checked<DeadLetterId> {
-    let until = Instant::now() + opened.wait;
-    loop {
-        let listed = opened.list(most).await?;
-        if let Some((id, _)) = listed.into_iter().find(|(_, listed)| listed == dead) {
-            return Ok(id);
-        }
-        ensure!(Instant::now() < until, "expected {dead:?} in {:?}, saw it not", opened.wait);
-    }
 }

@@ -1,7 +1,7 @@
-//! What every store for dead letters promises, as one suite: [`run`] tries every sentence of
-//! [`DeadLetters`]' contract on a store that your [`Harness`] opens.
+//! The suite for stores of dead letters: [`run`] tries every sentence of [`DeadLetters`]' contract on a
+//! store that your [`Harness`] opens.
 //!
-//! It is the whole of a store's `tests/conformance.rs` (a test target with `harness = false`):
+//! This is the whole of a store's `tests/conformance.rs` (a test target with `harness = false`):
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,10 +41,11 @@
 //! }
 //! ```
 //!
-//! The suite for transports tries the same sentences on the topic of dead letters, where a
-//! transport has one.
+//! The suite for transports tries the same sentences on the topic for dead letters, if a transport has
+//! one.
 
 mod cases;
+mod stage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,7 @@ pub trait Harness: Send + Sync {
     /// The store's name, shown before each case.
     fn name(&self) -> &str;
 
-    /// What the store promises beyond what every store does: it decides which cases are ignored.
+    /// The promises of the store beyond those of every store: they decide which cases are ignored.
     fn promises(&self) -> Promises;
 
     /// Makes a storage that is empty and that nobody else uses. Dropping it must remove it.
@@ -78,8 +79,8 @@ pub trait Harness: Send + Sync {
     /// If it cannot be made: the case fails with this.
     async fn start(&self) -> Result<Box<dyn Storage>, BoxError>;
 
-    /// As [`start`](Self::start), with room for at least three dead letters of 1 KiB, and for no
-    /// more than a hundred. Only asked for where the promises are [`bounded`](Promises::bounded).
+    /// Like [`start`](Self::start), with room for at least three dead letters of 1 KiB, and for no more
+    /// than a hundred. Called only if the promises are [`bounded`](Promises::bounded).
     ///
     /// # Errors
     /// If it cannot be made, or is not overridden.
@@ -87,14 +88,14 @@ pub trait Harness: Send + Sync {
         Err("this harness has no small storage".into())
     }
 
-    /// How long a case waits for something that must come. Only failures take this long; ten
-    /// seconds unless overridden.
+    /// How long a case waits for something that must come; ten seconds unless overridden. Only a failing
+    /// case waits this long.
     fn wait(&self) -> Duration {
         Duration::from_secs(10)
     }
 }
 
-/// Where a store keeps its dead letters: a file, a topic, a database.
+/// The storage that a store works on: a file, a topic, a database.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
     /// Opens the store on this storage, each time as another process would.
@@ -104,17 +105,17 @@ pub trait Storage: Send + Sync + 'static {
     async fn open(&self) -> Result<Arc<dyn DeadLetters>, BoxError>;
 }
 
-/// What a store promises beyond what every store does; nothing by default.
+/// The promises of a store beyond those of every store; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// What it keeps is there for the next process, too.
+    /// The next process finds the dead letters that this one kept.
     pub persistent: bool,
     /// It lists the oldest first. A topic does not: brokers promise no order.
     pub ordered: bool,
     /// It has a largest size, and says
     /// [`NoRoom`](agent_rpc_core::dead_letters::DeadLetterError::NoRoom).
     pub bounded: bool,
-    /// So many bytes of a message are [`TooLarge`] for one dead letter; a tenth of it is not.
+    /// A message of this many bytes is [`TooLarge`] for one dead letter; one of a tenth is not.
     ///
     /// [`TooLarge`]: agent_rpc_core::dead_letters::DeadLetterError::TooLarge
     pub too_large: Option<usize>,
@@ -128,7 +129,7 @@ pub fn run(harness: impl Harness + 'static) -> ! {
     program(vec![Arc::new(suite(harness))])
 }
 
-/// Runs every case whose name contains `filter`, and returns what came of them in the order of
+/// Runs every case whose name contains `filter`, and returns the outcomes in the order of
 /// [`case_names`]. Call it from a plain thread, not from inside a runtime.
 #[must_use]
 pub fn outcomes(harness: impl Harness + 'static, filter: &str) -> Vec<Outcome> {

@@ -1,4 +1,4 @@
-//! What a faulty inbox streams.
+//! The stream of arrivals of a faulty inbox.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::settle::Forgetful;
 
 type Item = Result<Arrival, TransportError>;
 
-/// Where arrivals come from.
+/// The source of the arrivals.
 pub(super) enum Source {
     /// The inbox inside.
     Open(Inbox),
-    /// It is yet to be opened, though somebody reads already.
+    /// The inbox is not open yet, though somebody reads already.
     Late(BoxFuture<'static, Result<Inbox, TransportError>>),
 }
 
@@ -45,17 +45,17 @@ pub(super) struct Arrivals {
     source: Source,
     fate: Arc<Fate>,
     outage: watch::Receiver<Outage>,
-    /// How many outages this inbox has told of.
+    /// For how many outages this inbox has yielded a gap.
     told: u64,
-    /// A caller's or a listener's: the broker keeps nothing for it.
+    /// Whether the inbox is a caller's or a listener's: the broker keeps nothing for it.
     is_private: bool,
-    /// What arrives before is lost.
+    /// Messages that arrive before this time are lost.
     deaf_until: Option<Instant>,
-    /// Held back for the next one, or until then.
+    /// A delivery that is held back until the next one comes, or until this time.
     held: Option<(Delivery, Instant)>,
-    /// The next one was handed out: now it is this one's turn.
+    /// A delivery that was held back; the next one was handed out before it.
     overtaken: Option<Delivery>,
-    /// The source has ended, with this.
+    /// Set when the source has ended; the value is its last item, which is still to be yielded.
     ended: Option<Option<Item>>,
 }
 
@@ -81,7 +81,7 @@ impl Arrivals {
         }
     }
 
-    /// Whoever drops a `next` loses nothing: the stream keeps the future.
+    /// The stream keeps the future, so that a dropped `next` loses nothing.
     pub(super) fn into_stream(self) -> impl Stream<Item = Item> + Send + 'static {
         stream::unfold(self, async |mut arrivals| Some((arrivals.next().await?, arrivals)))
     }
@@ -106,7 +106,7 @@ impl Arrivals {
                 };
             }
             let turn = self.held.as_ref().map_or_else(Instant::now, |(_, turn)| *turn);
-            // What waits for a worker stays with its broker while we are away.
+            // During an outage, a worker's messages stay with the broker.
             let reads = !is_away || self.is_private;
             tokio::select! {
                 biased;
@@ -120,13 +120,13 @@ impl Arrivals {
                 () = sleep_until(turn), if self.held.is_some() && !is_away => {
                     self.overtaken = self.held.take().map(|(delivery, _)| delivery);
                 }
-                // Away, and the one who would bring us back is gone.
+                // An outage that never ends: the transport is dropped.
                 else => return None,
             }
         }
     }
 
-    /// What becomes of an arrival: handed out now, held back or lost.
+    /// Decides about an arrival: it is handed out now, held back or lost.
     fn pass(&mut self, item: Option<Item>, is_away: bool) -> Option<Item> {
         match item {
             Some(Ok(Arrival::Delivery(delivery))) => {

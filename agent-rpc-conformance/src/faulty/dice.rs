@@ -1,4 +1,4 @@
-//! Chance from a seed.
+//! Random numbers from a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,13 +27,13 @@ impl Dice {
         (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True this often. What never happens draws nothing: turning one fault off does not move
-    /// another seed's others.
+    /// True with this probability. A probability of 0 draws no number: a fault that is off does not
+    /// change when the others happen.
     pub(super) fn chance(&self, probability: f64) -> bool {
         probability > 0.0 && self.fraction() < probability
     }
 
-    /// Any time up to this one.
+    /// A random time up to `longest`.
     pub(super) fn up_to(&self, longest: Duration) -> Duration {
         longest.mul_f64(self.fraction())
     }

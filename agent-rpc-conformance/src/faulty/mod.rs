@@ -1,4 +1,4 @@
-//! A transport that breaks promises on purpose.
+//! [`Faulty`]: a decorator that breaks the promises of any transport on purpose.
 
 mod arrivals;
 mod dice;
@@ -21,7 +21,7 @@ use arrivals::{Arrivals, Source};
 use dice::Dice;
 use outage::Outages;
 
-/// What goes wrong, and how often: probabilities from 0 to 1, all 0 by default.
+/// The faults of a [`Faulty`] transport: a probability from 0 to 1 for each, all 0 by default.
 ///
 /// ```
 /// use agent_rpc_conformance::Faults;
@@ -30,26 +30,26 @@ use outage::Outages;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// Where the dice start. The same seed and the same calls in the same order meet the same
-    /// faults; a single-threaded runtime makes the order.
+    /// The seed of all random numbers. The same seed and the same calls in the same order give the same
+    /// faults; only a single-threaded runtime keeps the order.
     pub seed: u64,
     /// A frame vanishes though `publish` says `Ok`.
     pub drop: f64,
     /// A frame arrives twice. The second copy has a transmission number of its own, beyond 2³¹,
     /// so that no broker swallows it.
     pub duplicate: f64,
-    /// A frame, or the broker's word that it has taken it, is late by up to [`late_by`](Self::late_by).
+    /// A frame, or the broker's confirm of it, is late by up to [`late_by`](Self::late_by).
     pub delay: f64,
-    /// The longest delay; 20 ms. Longer than a caller waits, and a delay is a loss.
+    /// The longest delay; 20 ms. A delay that is longer than a caller waits is a loss.
     pub late_by: Duration,
     /// A delivery is handed out after the next one, if that comes within
     /// [`held_for`](Self::held_for). No transport promises an order.
     pub reorder: f64,
     /// How long a delivery is held back for the next one; 20 ms.
     pub held_for: Duration,
-    /// A publish finds the connection broken: it fails as unreachable, and so does every other one
-    /// until it is back. Meanwhile nothing is handed out, and what callers and listeners would
-    /// have got is lost; they are told of a gap.
+    /// A publish finds the connection broken: it fails as unreachable, and so does every other publish
+    /// until the connection is back. Meanwhile nothing is handed out, and the messages of callers and
+    /// listeners are lost; their inboxes yield a gap.
     pub disconnect: f64,
     /// How long a connection is away; 50 ms.
     pub away: Duration,
@@ -57,13 +57,13 @@ pub struct Faults {
     pub refuse: f64,
     /// A delivery comes back though `accept` said `Ok`.
     pub lose_settlement: f64,
-    /// `subscribe` returns before the inbox is live. A worker's or a listener's subscription is
-    /// made when [`live_after`](Self::live_after) has passed and somebody reads; a caller's, whose
-    /// address must be known before, loses what arrives until then.
+    /// `subscribe` returns before the inbox is live. A worker's or a listener's subscription is made
+    /// when [`live_after`](Self::live_after) has passed and somebody reads. A caller's address must be
+    /// known before: its subscription is made at once, and loses the messages that arrive until then.
     pub before_live: f64,
     /// How long after its return such an inbox is live; 200 ms.
     pub live_after: Duration,
-    /// An inbox hands out more than its window: twice as much, and two.
+    /// An inbox hands out more than its window: twice as many deliveries, and two more.
     pub beyond_window: f64,
 }
 
@@ -88,7 +88,7 @@ impl Default for Faults {
     }
 }
 
-/// What every inbox of one faulty transport shares.
+/// The state that all inboxes of one faulty transport share.
 #[derive(Debug)]
 struct Fate {
     faults: Faults,
@@ -105,8 +105,8 @@ impl Fate {
 
 /// A decorator over any transport, with faults from a seed.
 ///
-/// It claims the guarantees of the transport inside, and keeps them only as far as the faults let
-/// it. A closed one has no faults: it says closed.
+/// It claims the guarantees of the transport inside, and keeps them as far as the faults allow. After
+/// `close` there are no faults: every method says that the transport is closed.
 ///
 /// Time is tokio's, so a paused clock works.
 #[derive(Debug)]
@@ -163,8 +163,8 @@ impl RpcTransport for Faulty {
         if dice.chance(faults.drop) {
             return Ok(());
         }
-        // Everything is drawn before the first await, so that who awaits longer does not decide
-        // what others draw.
+        // All random numbers are drawn before the first await: how long one call waits must not change
+        // the numbers that others draw.
         let twice = dice.chance(faults.duplicate);
         let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
         if dice.chance(faults.delay) {
@@ -218,7 +218,7 @@ impl RpcTransport for Faulty {
     }
 
     async fn close(&self, grace: Duration) -> Result<(), TransportError> {
-        // First, so that no inbox waits for the end of an outage when it should see its own.
+        // First of all: an inbox that ends must not wait for the end of an outage.
         self.outages.end();
         let closed = self.transport.close(grace).await;
         self.outages.join().await;
@@ -226,7 +226,7 @@ impl RpcTransport for Faulty {
     }
 }
 
-/// As it is, or with a window that is too large.
+/// The subscription with a window that is too large.
 fn widened(subscription: Subscription) -> Subscription {
     let window = subscription.window().saturating_mul(2).saturating_add(2);
     match subscription {
@@ -236,7 +236,7 @@ fn widened(subscription: Subscription) -> Subscription {
     }
 }
 
-/// Not even a yield where there is nothing to wait for.
+/// Waits; a pause of zero does not even yield.
 async fn pause(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

@@ -1,4 +1,4 @@
-//! A connection that goes away for a while, though the broker is there.
+//! Simulated outages: the connection breaks for a while, though the broker runs.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// Until when we are away, and how often we were.
+/// The end of the present outage, if there is one, and the number of outages so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outage {
     pub(super) until: Option<Instant>,
     pub(super) count: u64,
 }
 
-/// Outages, and the link as it looks because of them.
+/// Begins and ends outages, and shows them in the link.
 #[derive(Debug)]
 pub(super) struct Outages {
     lasting: Duration,
@@ -39,7 +39,7 @@ impl Outages {
         self.link.subscribe()
     }
 
-    /// For an inbox: what it must know of outages.
+    /// Follows the outages; for an inbox.
     pub(super) fn seen(&self) -> watch::Receiver<Outage> {
         self.outage.subscribe()
     }
@@ -48,7 +48,7 @@ impl Outages {
         self.outage.borrow().until.is_some()
     }
 
-    /// The connection breaks now.
+    /// Begins an outage now.
     pub(super) fn begin(&self) {
         self.outage.send_if_modified(|outage| {
             let begins = outage.until.is_none();
@@ -58,11 +58,11 @@ impl Outages {
             }
             begins
         });
-        // The task would do it too, but later than who asks next.
+        // The task does it too, but maybe only after somebody has read the link.
         show(&self.link, *self.inside.borrow(), *self.outage.borrow());
     }
 
-    /// No more outages.
+    /// Ends the present outage, and allows no more.
     pub(super) fn end(&self) {
         self.outage.send_modify(|outage| outage.until = None);
     }
@@ -99,7 +99,7 @@ async fn follow(
     }
 }
 
-/// The link inside, down while we are away, with our own outages counted in.
+/// Shows the link inside, as down during an outage; its generation also counts the outages.
 fn show(link: &watch::Sender<Link>, inside: Link, outage: Outage) {
     let away = outage.until.is_some() && inside.state == LinkState::Up;
     let state = if away { LinkState::Down } else { inside.state };

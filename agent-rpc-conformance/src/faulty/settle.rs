@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::Fate;
 
-/// Settles the delivery inside, or says so and does not.
+/// Settles the delivery inside, or only claims to have done so.
 pub(super) struct Forgetful {
     delivery: Delivery,
     fate: Arc<Fate>,

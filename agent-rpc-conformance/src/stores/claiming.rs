@@ -1,4 +1,4 @@
-//! Who runs an effect, and who waits for it.
+//! Cases: one request runs an effect, the others wait for it.
 
 use agent_rpc_core::idempotency::Begun;
 use futures_util::future::join_all;
@@ -93,7 +93,7 @@ async fn another_request_is_a_conflict(harness: &dyn Harness) -> Checked {
 
 async fn names_are_kept_apart(harness: &dyn Harness) -> Checked {
     let opened = Opened::new(harness).await?;
-    // Texts that are the same if one only writes them one after the other.
+    // Texts that are equal if a store joins them without a separator.
     let sent_by = |from, key| {
         let mut effect = effect(key, 0);
         effect.from = from;

@@ -1,4 +1,4 @@
-//! What a store remembers, and how long.
+//! Cases: a store remembers an effect long enough, and no longer than it must.
 
 use agent_rpc_core::idempotency::Begun;
 
@@ -59,7 +59,7 @@ async fn remembered_as_long_as_it_must_be(harness: &dyn Harness) -> Checked {
     let opened = Opened::new(harness).await?;
     opened.handle(&effect("long", 0).kept_until(at(10 * RETENTION)), &value("long")).await?;
     opened.handle(&effect("k", 0), &value("answer")).await?;
-    // What others ask for in between moves the store's time on.
+    // A request in between tells the store that time has passed.
     for after in [1, RETENTION - 1] {
         drop(opened.claim(&effect("another", after)).await?);
         opened.expect(&effect("k", after), &value("answer")).await?;
@@ -122,7 +122,7 @@ async fn a_full_store_says_so(harness: &dyn Harness) -> Checked {
     for key in ["1", "2"] {
         opened.expect(&effect(key, RETENTION - 1), &value(key)).await?;
     }
-    // Two seconds, for a store that counts whole ones.
+    // Two seconds later, for a store that counts whole seconds.
     let begun = opened.begin(&effect("3", RETENTION + 2)).await?;
     ensure!(matches!(begun, Begun::First(_)), "expected room once it may forget, saw {begun:?}");
     Ok(())

@@ -1,7 +1,7 @@
-//! What every idempotency store promises, as one suite: [`run`] tries every sentence of
-//! [`IdempotencyStore`]'s contract on a store that your [`Harness`] opens.
+//! The suite for idempotency stores: [`run`] tries every sentence of [`IdempotencyStore`]'s contract on
+//! a store that your [`Harness`] opens.
 //!
-//! It is the whole of a store's `tests/conformance.rs` (a test target with `harness = false`):
+//! This is the whole of a store's `tests/conformance.rs` (a test target with `harness = false`):
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,8 +41,8 @@
 //! }
 //! ```
 //!
-//! A store tells the time by [`Effect::now`](agent_rpc_core::idempotency::Effect::now): the cases
-//! ask in the past and in the future.
+//! A store takes the time from [`Effect::now`](agent_rpc_core::idempotency::Effect::now): the cases
+//! set it to times in the past and in the future.
 
 mod claiming;
 mod keeping;
@@ -64,7 +64,7 @@ pub trait Harness: Send + Sync + 'static {
     /// The store's name, shown before each case.
     fn name(&self) -> &str;
 
-    /// What the store promises beyond what every store does: it decides which cases are ignored.
+    /// The promises of the store beyond those of every store: they decide which cases are ignored.
     fn promises(&self) -> Promises;
 
     /// Makes a storage that is empty and that nobody else uses. Dropping it must remove it.
@@ -73,8 +73,8 @@ pub trait Harness: Send + Sync + 'static {
     /// If it cannot be made: the case fails with this.
     async fn start(&self) -> Result<Box<dyn Storage>, BoxError>;
 
-    /// As [`start`](Self::start), with room for two effects whose answers are small, and for no
-    /// third. Only asked for where the promises are [`bounded`](Promises::bounded).
+    /// Like [`start`](Self::start), with room for two effects whose answers are small, and for no
+    /// third. Called only if the promises are [`bounded`](Promises::bounded).
     ///
     /// # Errors
     /// If it cannot be made, or is not overridden.
@@ -82,14 +82,14 @@ pub trait Harness: Send + Sync + 'static {
         Err("this harness has no small storage".into())
     }
 
-    /// How long a case waits for something that must come. Only failures take this long; ten
-    /// seconds unless overridden.
+    /// How long a case waits for something that must come; ten seconds unless overridden. Only a failing
+    /// case waits this long.
     fn wait(&self) -> Duration {
         Duration::from_secs(10)
     }
 }
 
-/// What a store keeps its knowledge in: memory, a file, a database.
+/// The storage that a store works on: memory, a file, a database.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
     /// Opens the store on this storage, each time as another process would.
@@ -99,12 +99,12 @@ pub trait Storage: Send + Sync + 'static {
     async fn open(&self) -> Result<Arc<dyn IdempotencyStore>, BoxError>;
 }
 
-/// What a store promises beyond what every store does; nothing by default.
+/// The promises of a store beyond those of every store; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Promises {
     /// It remembers what was handled when the process that handled it has ended.
     pub persistent: bool,
-    /// Several processes share it at once: what one has claimed, the other joins.
+    /// Several processes share it: an effect that one has claimed can be joined by another.
     pub shared: bool,
     /// It has a largest size, and says [`Full`](agent_rpc_core::idempotency::Begun::Full).
     pub bounded: bool,
@@ -122,7 +122,7 @@ pub fn run(harness: impl Harness) -> ! {
     program(vec![Arc::new(suite(harness))])
 }
 
-/// Runs every case whose name contains `filter`, and returns what came of them in the order of
+/// Runs every case whose name contains `filter`, and returns the outcomes in the order of
 /// [`case_names`]. Call it from a plain thread, not from inside a runtime.
 #[must_use]
 pub fn outcomes(harness: impl Harness, filter: &str) -> Vec<Outcome> {

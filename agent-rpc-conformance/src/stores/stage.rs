@@ -1,4 +1,4 @@
-//! What a case works with: effects, answers, and the steps that most cases take.
+//! The tools of a case: effects, answers, and the steps that most cases take.
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Opened {
         expect(&*self.store, effect, answer).await
     }
 
-    /// What those who joined a run are told, which must come in time.
+    /// The outcome that a joined request gets, which must come in time.
     pub(super) async fn told(
         &self,
         joined: BoxFuture<'static, Option<Outcome>>,
@@ -112,15 +112,14 @@ pub(super) fn unlike(expected: impl fmt::Display, seen: &impl fmt::Debug) -> Fai
     Failure::new(format!("expected {expected}, saw {seen:?}"))
 }
 
-/// An effect that was asked for so many seconds after the first one.
+/// An effect that was asked for this many seconds after the first one.
 pub(super) fn effect(key: &str, after: u64) -> Effect<'_> {
-    // A time that every calendar can hold.
     let asked = at(after);
     let kept = asked + Duration::from_secs(RETENTION);
     Effect::new("agent://caller", key, [1; 32]).asked_at(asked).kept_until(kept)
 }
 
-/// So many seconds after the first effect of a case.
+/// This many seconds after the first effect of a case, which is at a time that every store can hold.
 pub(super) fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
 }

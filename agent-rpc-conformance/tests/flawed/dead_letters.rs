@@ -19,11 +19,11 @@ enum Flaw {
     /// Listing takes out.
     ListingTakes,
     NewestFirst,
-    /// Lists all there are, whatever was asked for.
+    /// Lists all dead letters, however many were asked for.
     ListsAll,
     /// Gives a dead letter out and keeps it.
     TakesNothing,
-    /// Keeps one of two that say the same.
+    /// Keeps one of two equal dead letters.
     KeepsNoDouble,
     /// Takes the first one where it does not know the id.
     TakesAnother,
@@ -31,11 +31,11 @@ enum Flaw {
     KeepsLate,
     /// Looks, lets others look, and then takes out.
     TakesLate,
-    /// Whoever opens it finds it empty.
+    /// Is empty when it is opened again.
     StartsAnew,
     /// Makes room by forgetting the oldest.
     ForgetsTheOldest,
-    /// Says that there is no room for what is too large.
+    /// Says `NoRoom` for a dead letter that is too large.
     NoWordForTooLarge,
 }
 
@@ -173,7 +173,7 @@ impl Harness for Flaws {
         self.start().await
     }
 
-    /// What never comes fails a case, and is waited for.
+    /// Short: a case that must fail waits this long.
     fn wait(&self) -> Duration {
         Duration::from_millis(500)
     }

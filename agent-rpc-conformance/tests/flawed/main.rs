@@ -1,4 +1,4 @@
-//! The suites for stores, tested: with each flaw exactly the cases fail that should.
+//! Tests of the suites for stores: with each flaw, exactly the expected cases fail.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -13,7 +13,7 @@ use agent_rpc_conformance::{Outcome, Verdict};
 /// A flaw, and the cases that it must fail.
 type Flawed<F> = (F, &'static [&'static str]);
 
-/// Fails unless with each flaw exactly the cases fail that should.
+/// Fails unless, with each flaw, exactly the expected cases fail.
 fn exactly<F: Copy + fmt::Debug>(flaws: &[Flawed<F>], outcomes: impl Fn(F) -> Vec<Outcome>) {
     let mut wrong = Vec::new();
     for (flaw, expected) in flaws {

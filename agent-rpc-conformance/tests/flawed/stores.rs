@@ -20,11 +20,11 @@ use super::{covers, exactly};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// Hands out a claim of what runs already.
+    /// Hands out a claim of an effect that runs already.
     ClaimsAgain,
     /// Looks, lets others look, and then claims.
     ClaimsLate,
-    /// Who joins a run is told nothing.
+    /// Never tells a request that joined a run its outcome.
     TellsNobody,
     /// A claim that is given up stays claimed.
     KeepsClaims,
@@ -36,7 +36,7 @@ enum Flaw {
     LosesDetails,
     /// Forgets answers as soon as time moves on.
     ForgetsAnswers,
-    /// Forgets what runs once it need not remember its answer.
+    /// Forgets a running effect at the time at which it could forget its answer.
     ForgetsRuns,
     /// Stores no replaced answer.
     ReplacesNothing,
@@ -44,7 +44,7 @@ enum Flaw {
     Overwrites,
     /// Hands out a claim where there is no room to remember it.
     ClaimsWhenFull,
-    /// Whoever opens it again finds it empty.
+    /// Is empty when it is opened again.
     StartsAnew,
 }
 
@@ -255,7 +255,7 @@ impl Harness for Flaws {
         "flawed"
     }
 
-    /// Whoever opens it again gets the same memory: it plays a process that goes and comes back.
+    /// Opening it again returns the same memory, as if a process had ended and started again.
     fn promises(&self) -> Promises {
         Promises { persistent: true, shared: true, bounded: true }
     }
@@ -268,7 +268,7 @@ impl Harness for Flaws {
         Ok(Box::new(Flawed::new(self.0, MemoryStore::new(2 * 256 + 10))))
     }
 
-    /// What never comes fails a case, and is waited for.
+    /// Short: a case that must fail waits this long.
     fn wait(&self) -> Duration {
         Duration::from_secs(1)
     }

@@ -1,4 +1,4 @@
-//! What a handler knows of the request that it handles.
+//! The context of a handler: the request that it handles, and how it answers, emits and calls on.
 
 use std::any::Any;
 use std::fmt;
@@ -17,14 +17,15 @@ use crate::wire::{
     Payload, PayloadError, TenantId, reserved,
 };
 
-/// What comes out of a context before its handler returns.
+/// The answers that a handler gives before it returns.
 pub(super) struct Outgoing {
     pub(super) early: oneshot::Receiver<Payload>,
-    /// Progress, where the caller takes it.
+    /// Progress, if the caller asked for a stream.
     pub(super) progress: Option<mpsc::Receiver<Payload>>,
 }
 
-/// The request that a handler handles, its time, and the ways back and onward. Cheap to clone.
+/// The request that a handler handles and the time that it has; the methods send progress, an early
+/// answer and events, and give a client for further calls. Cheap to clone.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -60,12 +61,12 @@ struct Parts {
     agent: Option<Arc<Shared>>,
     early: Mutex<Option<oneshot::Sender<Payload>>>,
     transaction: Option<Arc<dyn Any + Send + Sync>>,
-    /// Where progress goes, if the caller takes it.
+    /// Takes progress, if the caller asked for a stream.
     progress: Option<mpsc::Sender<Payload>>,
 }
 
 impl Context {
-    /// The context of a request, and where what it sends comes out.
+    /// The context of a request, and the receivers of the answers that it sends.
     pub(super) fn new(
         request: &Arc<AgentRpcEnvelope>,
         ends: Instant,
@@ -75,7 +76,7 @@ impl Context {
     ) -> (Self, Outgoing) {
         let (sender, receiver) = oneshot::channel();
         let takes_several = request.headers.get(reserved::STREAM) == Some("accept");
-        // One at a time: a handler is no further ahead of its caller than the broker is.
+        // One at a time: the handler waits while the broker or the caller holds the answers back.
         let (progress, told) = takes_several.then(|| mpsc::channel(1)).unzip();
         let parts = Parts {
             request: Arc::clone(request),
@@ -90,42 +91,42 @@ impl Context {
         (Self { parts: Arc::new(parts) }, outgoing)
     }
 
-    /// What the request is about.
+    /// The request's payload.
     pub(super) fn payload(&self) -> Payload {
         self.parts.request.payload.clone().unwrap_or(Payload::null())
     }
 
-    /// Who asks, as admission has believed it.
+    /// The agent that asks, as admission has verified it.
     #[must_use]
     pub fn caller(&self) -> &AgentAddress {
         &self.parts.request.from
     }
 
-    /// What is asked for.
+    /// The capability that is asked for.
     #[must_use]
     pub fn capability(&self) -> &Capability {
         &self.parts.request.capability
     }
 
-    /// The tenant in which it is asked for, if the agent serves one.
+    /// The tenant of the request, if the agent serves one.
     #[must_use]
     pub fn tenant(&self) -> Option<&TenantId> {
         self.parts.request.tenant_id.as_ref()
     }
 
-    /// Names the request.
+    /// The id of the request's message.
     #[must_use]
     pub fn message_id(&self) -> &MessageId {
         &self.parts.request.message_id
     }
 
-    /// Names the call.
+    /// The id of the call, which a request and its answers share.
     #[must_use]
     pub fn correlation_id(&self) -> &CorrelationId {
         &self.parts.request.correlation_id
     }
 
-    /// When the caller stops waiting, if it said so.
+    /// When the caller stops waiting, if the request says so.
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
         self.parts.request.deadline
@@ -143,26 +144,26 @@ impl Context {
         &self.parts.request.headers
     }
 
-    /// A client whose calls carry this request on: its cause, depth, path and trace, and no more
-    /// time than remains. `None` if the agent was given no client.
+    /// A client for calls on behalf of this request: they carry its cause, depth, path and trace,
+    /// and have no more time than remains. `None` if the agent was given no client.
     #[must_use]
     pub fn client(&self) -> Option<&Client> {
         self.parts.client.as_ref()
     }
 
-    /// The transaction in which this handler's effect and its answer are committed as one, where
-    /// the agent's store of what was handled has such transactions, and they are of this type.
+    /// The transaction in which this handler's effect and its answer are committed as one. `None`
+    /// if the agent's idempotency store has no transactions, or none of this type.
     #[must_use]
     pub fn transaction<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.parts.transaction.clone()?.downcast().ok()
     }
 
-    /// Tells a caller that asked for a stream how far the work is; nothing is sent to any other.
-    /// Waits while the broker, or a slow caller, holds the answers back. `false` if nobody is told:
-    /// the caller takes one answer only, or has got its final one.
+    /// Tells a caller that asked for a stream how far the work is; nothing is sent to any other
+    /// caller. Waits while the broker, or a slow caller, holds the answers back. `false` if nobody
+    /// is told: the caller asked for one answer only, or has got its final one.
     ///
     /// # Errors
-    /// If the value is no payload.
+    /// If the value cannot be a payload.
     pub async fn progress<T: Serialize + ?Sized>(
         &self,
         progress: &T,
@@ -174,8 +175,8 @@ impl Context {
         }
     }
 
-    /// Tells everyone who listens to this agent's events, as [`Agent::emit`](super::Agent::emit)
-    /// does. The event names this request as its cause.
+    /// Publishes an event to all listeners of this agent's events, as
+    /// [`Agent::emit`](super::Agent::emit) does. The event names this request as its cause.
     ///
     /// # Errors
     /// If the event cannot be made, or a broker did not take it.
@@ -194,11 +195,11 @@ impl Context {
         }
     }
 
-    /// Answers now and works on: what the handler returns later is not sent. The first answer
-    /// counts; `false` if there was one before.
+    /// Answers now, while the handler works on: the value that it returns later is not sent. Only
+    /// the first answer is sent; `false` if there was one before.
     ///
     /// # Errors
-    /// If the value is no payload.
+    /// If the value cannot be a payload.
     pub fn answer_early<T: Serialize + ?Sized>(&self, value: &T) -> Result<bool, PayloadError> {
         let payload = Payload::from_serialize(value)?;
         let sender = self.parts.early.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,4 +1,4 @@
-//! An inbox that has ended for good.
+//! The failure of an agent's inbox, which [`Agent::failed`](super::Agent::failed) returns.
 
 use std::error::Error;
 use std::fmt;
@@ -8,16 +8,25 @@ use super::source::Source;
 use crate::transport::TransportError;
 use crate::wire::{Topic, TransportKind};
 
-/// An inbox of an agent that has ended for good, though nobody stopped the agent: nothing comes
-/// through it any more. See [`Agent::failed`](super::Agent::failed).
+/// An inbox of an agent that has ended for good, though nobody stopped the agent: the agent receives
+/// nothing from it any more. See [`Agent::failed`](super::Agent::failed).
+///
+/// ```
+/// use agent_rpc_core::Agent;
+///
+/// async fn watch(agent: &Agent) {
+///     let failure = agent.failed().await;
+///     eprintln!("{failure}: {:?}", failure.error); // then exit: a supervisor starts it again
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct InboxFailure {
-    /// Which kind of broker.
+    /// The kind of broker.
     pub kind: TransportKind,
-    /// Which inbox.
+    /// The topic of the inbox.
     pub topic: Topic,
-    /// Why; nothing where the transport was closed.
+    /// The error of the transport; `None` if the transport was closed.
     pub error: Option<Arc<TransportError>>,
 }
 

@@ -1,4 +1,4 @@
-//! What runs for a request: the handler, under its deadline, on its own.
+//! Runs the handler of a request: until its deadline, and with its panics caught.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use crate::wire::{Fault, Payload, codes};
 pub(super) type Handle =
     Arc<dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload, Fault>> + Send + Sync>;
 
-/// A capability that is served.
+/// A capability that the agent serves.
 pub(super) struct Served {
     pub(super) handle: Handle,
     pub(super) description: Description,
 }
 
-/// Forgets the types of a handler: its input is read before it runs, its output written after.
+/// Erases the types of a handler: the result reads the input before the handler runs, and writes the
+/// output afterwards.
 pub(super) fn erase<In, Out, F, Fut>(handler: F) -> Handle
 where
     In: DeserializeOwned + Send + 'static,
@@ -48,8 +49,7 @@ where
     })
 }
 
-/// Runs a handler for the request of its context. It has answered when it returns, fails, panics, or
-/// when its time is over.
+/// Runs a handler for the request of its context. A panic, or the end of its time, is a fault.
 pub(super) async fn run(
     handle: &Handle,
     context: Context,
@@ -64,11 +64,11 @@ pub(super) async fn run(
     match in_time(|| ends, handled).await {
         Some(Ok(outcome)) => outcome,
         Some(Err(panic)) => {
-            // What was panicked with may itself panic when it is dropped.
+            // The value of a panic may itself panic when it is dropped.
             if let Err(again) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 std::mem::forget(again);
             }
-            // The panic hook has told the operator; the caller learns no more than that.
+            // The panic hook has told the operator why; the caller learns only that it happened.
             error!("a handler panicked");
             Err(Fault::new(codes::HANDLER_ERROR, "the handler panicked"))
         }

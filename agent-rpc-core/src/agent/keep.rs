@@ -1,4 +1,4 @@
-//! A message that was not admitted, or was handed out too often, becomes a dead letter.
+//! Keeps a message that was not admitted, or was handed out too often, as a dead letter.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -18,9 +18,9 @@ use crate::timing::RELEASE_DELAY;
 use crate::transport::{Attempt, Delivery};
 
 impl Shared {
-    /// Keeps a message as a dead letter; then it may be taken off the broker. Where that fails it is
-    /// held a while and released: nothing is lost. But where dead letters have no room, or are kept
-    /// nowhere, the agent goes on: then it is told here, and gone.
+    /// Keeps a message as a dead letter; then its delivery can be accepted. If the store fails, the
+    /// delivery is held a while and released: nothing is lost. If the store is full, or there is
+    /// none, the agent must go on: the dead letter is logged, and lost.
     pub(super) async fn keep_dead_letter(
         &self,
         source: &Source,
@@ -31,16 +31,16 @@ impl Shared {
         warn!(reason, detail, topic = %source.topic, "a dead letter");
         self.meters.dead_letter(reason);
         if source.role == InboxRole::Events {
-            // Every listener has a copy of its own.
+            // Not kept: every listener has a copy of its own.
             return Settlement::Accept;
         }
         let dead_letters = self.dead_letters_of(source);
-        let mut letter = self.dead_letter(source, delivery, reason, detail);
-        let mut kept = dead_letters.keep(&letter).await;
+        let mut dead = self.dead_letter(source, delivery, reason, detail);
+        let mut kept = dead_letters.keep(&dead).await;
         if let Err(DeadLetterError::TooLarge) = kept {
-            letter.detail = format!("{detail} ({} bytes, too many to keep)", letter.raw.len());
-            letter.raw = Bytes::new();
-            kept = dead_letters.keep(&letter).await;
+            dead.detail = format!("{detail} ({} bytes, too many to keep)", dead.raw.len());
+            dead.raw = Bytes::new();
+            kept = dead_letters.keep(&dead).await;
         }
         match kept {
             Ok(()) => Settlement::Accept,
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Where dead letters of this inbox are kept: beside it, unless the agent was told otherwise.
+    /// The store for dead letters of this inbox: the topic beside it, unless the agent has another.
     fn dead_letters_of(&self, source: &Source) -> Arc<dyn DeadLetters> {
         self.dead_letters.clone().unwrap_or_else(|| {
             let transport = Arc::clone(&source.transport);
@@ -74,12 +74,12 @@ impl Shared {
         let now = self.environment.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let raw = without_token(delivery.bytes());
-        let mut letter = DeadLetter::new(reason, detail, source.topic.as_str(), at, raw);
-        letter.attempts = match delivery.attempt() {
+        let mut dead = DeadLetter::new(reason, detail, source.topic.as_str(), at, raw);
+        dead.attempts = match delivery.attempt() {
             Attempt::Number(number) => number,
             Attempt::Redelivered(true) => 2,
             Attempt::Redelivered(false) | Attempt::Unknown => 1,
         };
-        letter
+        dead
     }
 }

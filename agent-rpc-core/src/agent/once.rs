@@ -10,17 +10,17 @@ use crate::wire::{AgentRpcEnvelope, AuthReason, Fault, codes, reserved};
 
 /// Why a request does not run.
 pub(super) enum NoTurn {
-    /// This is its outcome already, and whether that was stored.
+    /// Its outcome is known already; `replayed` if it is that of an earlier run.
     Outcome { outcome: Outcome, replayed: bool },
-    /// It may have run, and nobody knows: it is refused.
+    /// It may have run, and the store has forgotten: it is refused.
     Replayed,
-    /// Nobody can tell now: it goes back.
+    /// The store cannot tell now: the request is released.
     Release,
 }
 
 impl Shared {
-    /// Asks the store, and waits for one that runs. Whoever has its turn runs, and stores its answer
-    /// with the claim.
+    /// Asks the idempotency store, and waits where the effect runs already. With the claim, the
+    /// request may run; its answer is stored through the claim.
     pub(super) async fn turn(
         &self,
         request: &AgentRpcEnvelope,
@@ -28,8 +28,9 @@ impl Shared {
     ) -> Result<Box<dyn Claim>, NoTurn> {
         let now = self.environment.clock.now();
         let left = request.deadline.map_or(MAX_CALL_TIMEOUT, |deadline| deadline.remaining(now));
-        // A copy that comes after its deadline is refused as late. Only a key that the caller may
-        // use again, and a request that never expires, must be remembered longer than that.
+        // A copy that comes after its deadline is refused as late. Only two kinds of request must
+        // be remembered longer: one with a key that the caller may use again, and one that never
+        // expires.
         let expires = left + self.tolerance + RETENTION_MARGIN;
         let is_named = request.headers.get(reserved::IDEMPOTENCY_KEY).is_some();
         let lasts = is_named || request.deadline.is_none();
@@ -50,7 +51,7 @@ impl Shared {
                     Ok(Some(outcome)) => {
                         return Err(NoTurn::Outcome { outcome, replayed: true });
                     }
-                    // Whoever ran it gave up: ask again.
+                    // The run that was joined gave its claim up: ask again.
                     Ok(None) => {}
                     Err(_) => {
                         return fault(codes::TIMEOUT, "the deadline passed while the handler ran");

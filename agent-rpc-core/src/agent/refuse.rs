@@ -1,4 +1,5 @@
-//! What is not let in: audited, answered at a bounded rate, kept as a dead letter.
+//! Refuses a message that was not admitted: audits it, answers it at a bounded rate, and keeps it as a
+//! dead letter.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::source::Source;
 use crate::transport::Delivery;
 use crate::wire::{Fault, Kind, Received, codes};
 
-/// What becomes of a message that was not admitted.
+/// Refuses a message, and says how its delivery is settled.
 pub(super) async fn refuse(
     shared: &Shared,
     source: &Arc<Source>,
@@ -74,7 +75,8 @@ async fn answer(
     }
 }
 
-/// How often a refused request is answered: an inbox must be no reflector.
+/// Limits how often refused requests are answered: an attacker must not use an inbox to send messages
+/// to others.
 #[derive(Debug)]
 pub(super) struct RefusalRate {
     window: Mutex<(Instant, u32)>,
@@ -87,7 +89,7 @@ impl RefusalRate {
         Self { window: Mutex::new((Instant::now(), 0)) }
     }
 
-    /// Whether one more may be answered now.
+    /// Whether one more refused request may be answered now.
     fn allows(&self) -> bool {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (begin, count) = *window;

@@ -1,4 +1,4 @@
-//! Running a dead letter again: an operator's decision, which no frame can ask for.
+//! Runs a dead letter again: an operator decides that, no message can ask for it.
 
 use std::error::Error;
 use std::fmt;
@@ -13,18 +13,33 @@ use crate::timing::{MAX_CALL_TIMEOUT, MIN_RETENTION};
 use crate::wire::{AuthRejection, DecodeError, Kind};
 
 /// Why a dead letter cannot be run.
+///
+/// ```
+/// use agent_rpc_core::Agent;
+/// use agent_rpc_core::agent::ReplayError;
+/// use agent_rpc_core::dead_letters::DeadLetter;
+///
+/// async fn replay(agent: &Agent, dead: &DeadLetter) {
+///     match agent.replay(dead).await {
+///         Ok(Ok(value)) => println!("{}", value.json()),
+///         Ok(Err(fault)) => println!("the handler failed: {fault}"),
+///         Err(ReplayError::Auth(_)) => println!("first accept the key that signed it"),
+///         Err(error) => println!("{error}"),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It still is no envelope.
+    /// The message is still not an envelope within the agent's limits.
     Invalid(DecodeError),
-    /// It is for another agent, or another tenant.
+    /// The message is for another agent, or another tenant.
     Foreign,
-    /// Its sender is still not believed.
+    /// The sender is still not believed.
     Auth(AuthRejection),
-    /// It asks for nothing that this agent serves.
+    /// The message asks for a capability that this agent does not serve, or is an answer.
     NoHandler,
-    /// Its new outcome could not be stored.
+    /// The handler ran, and its outcome could not be stored.
     Store(StoreError),
 }
 
@@ -50,16 +65,16 @@ impl Error for ReplayError {
 }
 
 impl Agent {
-    /// Runs a dead letter now: admitted but for its age, whether or not it was handled before. Its
-    /// outcome replaces what was stored for it, so that a caller that asks again gets this one; it
-    /// is also returned. Nothing is published: the caller has stopped waiting.
+    /// Runs a dead letter now, whether or not it was handled before. It must pass admission, except
+    /// that it may be late. Its outcome is returned, and replaces the stored one: a caller that asks
+    /// again gets it. Nothing is published: the caller has stopped waiting.
     ///
     /// # Errors
-    /// If it is still not admitted, or nothing here handles it.
-    pub async fn replay(&self, letter: &DeadLetter) -> Result<Outcome, ReplayError> {
+    /// If the message is still not admitted, or this agent has no handler for it.
+    pub async fn replay(&self, dead: &DeadLetter) -> Result<Outcome, ReplayError> {
         let shared = &self.shared;
         let admission = shared.admission(InboxRole::Requests, shared.address.clone());
-        let Admitted(request) = admission.admit_again(letter.raw.clone()).await?;
+        let Admitted(request) = admission.admit_again(dead.raw.clone()).await?;
         let capability = request.capability.as_str();
         let handle = match request.kind {
             Kind::Request => shared.handle_for(capability),
@@ -71,7 +86,7 @@ impl Agent {
         };
         let handle = handle.ok_or(ReplayError::NoHandler)?;
 
-        // Its own deadline has passed: it has the time of a request that sets none.
+        // Its own deadline has passed: it gets the time of a request without a deadline.
         let ends = Instant::now() + MAX_CALL_TIMEOUT;
         let (context, _outgoing) = shared.context(&request, ends, None);
         let outcome = handler::run(handle, context, ends).await;

@@ -1,4 +1,4 @@
-//! What every agent serves: `agent-rpc.ping` and `agent-rpc.describe`.
+//! The capabilities that every agent serves: `agent-rpc.ping` and `agent-rpc.describe`.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,15 +6,22 @@ use serde_json::Value;
 use super::Shared;
 use crate::wire::{Fault, Payload, codes};
 
-/// Capabilities that begin so are the runtime's.
+/// The beginning of the names of the runtime's own capabilities.
 pub(super) const PREFIX: &str = "agent-rpc.";
 
-/// What a capability is for, as `agent-rpc.describe` tells it.
+/// The description of a capability, which `agent-rpc.describe` returns.
+///
+/// ```
+/// use agent_rpc_core::agent::Description;
+///
+/// let mut description = Description::new("Reviews a pull request");
+/// description.input_schema = Some(serde_json::json!({ "type": "string", "format": "uri" }));
+/// ```
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Description {
-    /// For people.
+    /// The purpose of the capability, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// A JSON schema of the payload.
@@ -45,7 +52,7 @@ struct Capability<'a> {
     description: &'a Description,
 }
 
-/// The answer to a capability of the runtime's; `None` if it is not one.
+/// The answer to a request for one of the runtime's capabilities; `None` for any other capability.
 pub(super) fn answer(shared: &Shared, capability: &str) -> Option<Result<Payload, Fault>> {
     let verb = capability.strip_prefix(PREFIX)?;
     let answer = match verb {

@@ -1,4 +1,4 @@
-//! One question to several agents.
+//! The same request to several agents, and all their answers.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -12,15 +12,27 @@ use super::call_error::CallError;
 use super::request::Request;
 use crate::wire::Payload;
 
-/// The same request to several agents. Awaiting it sends all of them and collects every answer, or
-/// what came in its place when the time was over, in the order in which the agents were named.
+/// The same request to several agents. Awaiting it sends all requests at once, and returns an answer
+/// or an error for each agent, in the order in which the agents were named.
+///
+/// ```no_run
+/// # async fn example(client: agent_rpc_core::Client) {
+/// let reviewers = ["agent://pr-reviewer", "agent://linter"];
+/// for (agent, reply) in client.ask_all(reviewers, "review-pr", "pr/42").typed::<String>().await {
+///     match reply {
+///         Ok(reply) => println!("{agent}: {}", reply.value),
+///         Err(error) => eprintln!("{agent}: {error}"),
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the requests are sent when this is awaited"]
 pub struct AskAll {
     requests: Vec<(String, Request)>,
 }
 
-/// What one of several agents answered.
+/// One of several agents, as the caller named it, and its answer.
 pub type AgentReply<T> = (String, Result<Reply<T>, CallError>);
 
 impl AskAll {
@@ -38,7 +50,7 @@ impl AskAll {
         Self { requests: to.into_iter().map(ask).collect() }
     }
 
-    /// How long all of it may take; see [`Request::timeout`].
+    /// How long all calls together may take; see [`Request::timeout`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let set = |(to, request): (String, Request)| (to, request.timeout(timeout));
         self.requests = self.requests.into_iter().map(set).collect();

@@ -5,7 +5,17 @@ use std::time::Duration;
 
 use crate::wire::{CorrelationId, TenantName, Topic, TransportKind};
 
-/// Which call it was, where it went, and how long it took.
+/// Which call it was, where it went, and how long it took. Every [`CallError`](super::CallError) has
+/// them.
+///
+/// ```
+/// use agent_rpc_core::CallError;
+///
+/// fn log(error: &CallError) {
+///     let facts = error.facts();
+///     println!("{facts} failed after {:?}; sent: {}", facts.elapsed, facts.sent);
+/// }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallFacts {
@@ -15,11 +25,11 @@ pub struct CallFacts {
     pub capability: String,
     /// The client's tenant.
     pub tenant: Option<TenantName>,
-    /// The call's id, where it has got one.
+    /// The call's id, if the request could be made.
     pub correlation_id: Option<CorrelationId>,
     /// The route that was tried last: the kind of broker, and the topic there.
     pub route: Option<(TransportKind, Topic)>,
-    /// From the call to its end.
+    /// The time from the start of the call to its end.
     pub elapsed: Duration,
     /// Whether the request was handed to a broker.
     pub sent: bool,

@@ -1,4 +1,4 @@
-//! Which agent is reached how.
+//! The table of peers: which agent is reached over which routes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ pub struct Route {
 }
 
 impl Route {
-    /// Over this transport, at the topic that convention gives the agent.
+    /// A route over this transport, at the topic that the convention gives the agent.
     #[must_use]
     pub fn over(transport: Arc<dyn RpcTransport>) -> Self {
         Self { kind: transport.kind(), transport: Some(transport), requests: None }
     }
 
-    /// Over a kind of broker that is not plugged in here: a call fails with
+    /// A route over a kind of broker that this client has no transport for: a call fails with
     /// `EAGENTRPC_NO_TRANSPORT`, unless the agent has another route.
     #[must_use]
     pub fn unplugged(kind: TransportKind) -> Self {
         Self { kind, transport: None, requests: None }
     }
 
-    /// With an explicit topic for requests. Needed where the agent's name cannot build one.
+    /// Sets the topic for requests. An agent whose name cannot build a topic needs it.
     #[must_use]
     pub fn requests_at(mut self, topic: Topic) -> Self {
         self.requests = Some(topic);
@@ -61,8 +61,8 @@ impl Route {
     }
 }
 
-/// The agents that a client can call: each with its routes, the preferred one first; and the route
-/// to everybody else, where there is one.
+/// The agents that a client can call: each with its routes, the preferred one first; and the default
+/// route to all other agents, if there is one.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -90,18 +90,18 @@ impl PeerTable {
         Self::default()
     }
 
-    /// Adds a route to an agent, after those that it has.
+    /// Adds a route to an agent, after the routes that it has.
     pub fn add(&mut self, agent: AgentAddress, route: Route) {
         self.peers.entry(agent).or_default().push(route);
     }
 
-    /// Reaches agents that the table does not name over this transport: each at the topic that
+    /// Reaches agents that the table does not name over this transport: each at the topic that the
     /// convention gives it, in the client's tenant.
     pub fn set_default_route(&mut self, transport: Arc<dyn RpcTransport>) {
         self.default_route = Some(transport);
     }
 
-    /// Says that an agent serves a role, beside those that do.
+    /// Adds an agent to those that serve a role.
     pub fn add_role(&mut self, role: impl Into<String>, agent: AgentAddress) {
         self.roles.entry(role.into()).or_default().push(agent);
     }
@@ -130,7 +130,7 @@ impl PeerTable {
         self.default_route.as_ref()
     }
 
-    /// Every transport that some route goes over, once.
+    /// The transports of all routes, each once.
     pub(super) fn transports(&self) -> Vec<Arc<dyn RpcTransport>> {
         let mut distinct: Vec<Arc<dyn RpcTransport>> = Vec::new();
         let routed = self.peers.values().flatten().filter_map(Route::transport);

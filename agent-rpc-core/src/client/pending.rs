@@ -1,11 +1,13 @@
-//! The calls that wait for answers: plain data with a few verbs, no envelope and no I/O.
+//! The registry of calls that wait for answers: plain data, no envelope and no I/O.
 //!
 //! A call is registered before anything is sent, because a fast agent answers before the publish
-//! returns. It is taken out when its caller stops waiting, for whatever reason: a map that only a
-//! reply empties grows for ever. A bounce ends nothing: the call stays for an answer to what was
-//! sent before.
+//! returns. It is removed when its caller stops waiting, for whatever reason: a map that only a
+//! reply empties grows for ever. A bounce does not end a call: an answer to an earlier transmission
+//! may still come.
 
-use std::collections::{HashMap, VecDeque};
+mod queue;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +16,11 @@ use std::task::{Context, Poll, Waker};
 use futures_util::Stream;
 
 use crate::wire::CorrelationId;
+use queue::Queue;
 
-/// A bounded registry. `E` says whose answers are awaited, `A` is an answer.
+pub use queue::{Fit, Room};
+
+/// A bounded registry. `E` is what a call expects (whose answers it takes), `A` is an answer.
 pub struct PendingCalls<E, A> {
     table: Mutex<Table<E, A>>,
     capacity: usize,
@@ -31,44 +36,7 @@ struct Entry<E, A> {
     queue: Arc<Mutex<Queue<A>>>,
 }
 
-/// What waits for one caller.
-struct Queue<A> {
-    /// The inbox that told of the last bounce.
-    bounced: Option<u64>,
-    /// Apart from the rest: most calls get one answer, which then costs no allocation.
-    first: Option<Queued<A>>,
-    rest: VecDeque<Queued<A>>,
-    room: Room,
-    /// The answer for which there is always a place has come.
-    has_final: bool,
-    closed: bool,
-    caller: Option<Waker>,
-}
-
-/// An answer, and how many bytes of the room it takes; `None` if it takes no room at all.
-type Queued<A> = (A, Option<usize>);
-
-/// How much may wait for a caller that does not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// How many answers.
-    pub answers: usize,
-    /// How many bytes in all of them.
-    pub bytes: usize,
-}
-
-/// What an answer is to a call that waits for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
-    /// The only one: the call is over.
-    Only,
-    /// One of several: it is dropped where there is no room for it.
-    OneOfSeveral,
-    /// The last of several: there is always a place for it, once.
-    Final,
-}
-
-/// What a caller is told.
+/// One item that a caller reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal<A> {
     /// An answer.
@@ -81,7 +49,7 @@ pub enum Signal<A> {
 /// Why a call is not registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegisterError {
-    /// Too many wait. Nothing live is evicted.
+    /// Too many calls wait. None of them is evicted.
     Full,
     /// The registry was closed.
     Closed,
@@ -106,8 +74,8 @@ impl<E, A> PendingCalls<E, A> {
         Arc::new(Self { table, capacity })
     }
 
-    /// Registers a call. An id that is taken already is refused like a full registry: ids are ours,
-    /// and never repeat.
+    /// Registers a call. An id that is registered already is refused as if the registry were full:
+    /// we make the ids, and they never repeat.
     pub fn register(
         self: &Arc<Self>,
         id: CorrelationId,
@@ -127,8 +95,8 @@ impl<E, A> PendingCalls<E, A> {
         Ok(Registration { pending: Arc::clone(self), id, queue, is_over: false })
     }
 
-    /// Hands an answer of so many bytes to its call, if `fit` says that it is one that the call
-    /// expects. What goes to nobody is given back.
+    /// Hands an answer of this many bytes to its call, if `fit` says that the call expects it. An
+    /// answer that nobody takes is given back.
     pub fn hand_on(
         &self,
         id: &CorrelationId,
@@ -174,7 +142,7 @@ impl<E, A> PendingCalls<E, A> {
             table.closed = true;
             std::mem::take(&mut table.calls)
         };
-        // Outside of the lock: each wakes a caller.
+        // After the lock is free: each wakes a caller.
         for call in calls.into_values() {
             let caller = {
                 let mut queue = lock(&call.queue);
@@ -197,7 +165,7 @@ impl<E, A> PendingCalls<E, A> {
         self.table().calls.len()
     }
 
-    /// Whether none does.
+    /// Whether no call waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -209,56 +177,8 @@ impl<E, A> PendingCalls<E, A> {
     }
 
     fn table(&self) -> MutexGuard<'_, Table<E, A>> {
-        // Nothing panics under the lock but an allocation, which leaves the map whole.
+        // Only an allocation can panic under the lock, and that leaves the map whole.
         lock(&self.table)
-    }
-}
-
-impl<A> Queue<A> {
-    fn new(room: Room) -> Self {
-        Self {
-            bounced: None,
-            first: None,
-            rest: VecDeque::new(),
-            room,
-            has_final: false,
-            closed: false,
-            caller: None,
-        }
-    }
-
-    fn take_in(&mut self, fit: Fit, answer: A, bytes: usize) -> Result<(), A> {
-        let held = match fit {
-            Fit::Only => None,
-            Fit::Final if self.has_final => return Err(answer),
-            Fit::Final => {
-                self.has_final = true;
-                None
-            }
-            Fit::OneOfSeveral if self.room.answers == 0 || self.room.bytes < bytes => {
-                return Err(answer);
-            }
-            Fit::OneOfSeveral => {
-                self.room.answers -= 1;
-                self.room.bytes -= bytes;
-                Some(bytes)
-            }
-        };
-        match &self.first {
-            None => self.first = Some((answer, held)),
-            Some(_) => self.rest.push_back((answer, held)),
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Option<A> {
-        let (answer, held) = self.first.take()?;
-        self.first = self.rest.pop_front();
-        if let Some(bytes) = held {
-            self.room.answers += 1;
-            self.room.bytes += bytes;
-        }
-        Some(answer)
     }
 }
 
@@ -268,13 +188,13 @@ impl<E, A> fmt::Debug for PendingCalls<E, A> {
     }
 }
 
-/// A call's registration: a stream of what its caller is told, which ends if the call was
-/// abandoned. Dropping it takes the call out.
+/// A call's registration: the stream of its answers and bounces, which ends if the call was
+/// abandoned. Dropping it removes the call from the registry.
 pub struct Registration<E, A> {
     pending: Arc<PendingCalls<E, A>>,
     id: CorrelationId,
     queue: Arc<Mutex<Queue<A>>>,
-    /// Whoever ended the call took it out of the registry.
+    /// The registry was closed, and has removed the call already.
     is_over: bool,
 }
 
@@ -304,8 +224,8 @@ impl<E, A> Stream for Registration<E, A> {
 
 impl<E, A> Drop for Registration<E, A> {
     fn drop(&mut self) {
-        // An answer may have come between the caller's last poll and this: then the call is out
-        // already, and the answer goes away with the queue.
+        // An answer may have come between the caller's last poll and this: then the call is removed
+        // already, and the answer is dropped with the queue.
         if !self.is_over {
             self.pending.take_out(&self.id);
         }
@@ -322,7 +242,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Outside of every lock: whoever is woken may run at once.
+/// Call it with no lock held: the woken task may run at once.
 fn wake(caller: Option<Waker>) {
     if let Some(caller) = caller {
         caller.wake();

@@ -8,22 +8,32 @@ use super::answer::Reply;
 use super::call_error::CallError;
 use crate::wire::{CorrelationId, Fault, Payload, codes};
 
-/// `{"status","response","correlationId","latencyMs","error"}`; what does not apply is left out.
+/// The outcome of a call, as one JSON object:
+/// `{"status","response","correlationId","latencyMs","error"}`. A member that does not apply is left
+/// out.
+///
+/// ```no_run
+/// # async fn example(client: agent_rpc_core::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let record = client.request_agent("agent://adder", "add", &[1, 2]).record().await;
+/// println!("{}", serde_json::to_string(&record)?); // {"status":"ok","response":3,…}
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallRecord {
-    /// How it ended.
+    /// How the call ended.
     pub status: CallStatus,
-    /// The answer, where it is `ok`.
+    /// The answer, where the status is `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Payload>,
-    /// The call's id, where it has got one.
+    /// The call's id, if the request could be made.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub correlation_id: Option<CorrelationId>,
     /// Milliseconds from the call to its end.
     pub latency_ms: u64,
-    /// What went wrong, where it is not `ok`.
+    /// The error, where the status is not `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<RecordedError>,
 }
@@ -51,11 +61,11 @@ pub enum CallStatus {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct RecordedError {
-    /// The code.
+    /// The error code, for programs.
     pub code: String,
-    /// For people.
+    /// The message, for people.
     pub message: String,
-    /// For machines that know the code.
+    /// Details, for programs that know the code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Payload>,
 }

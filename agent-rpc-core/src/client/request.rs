@@ -1,4 +1,4 @@
-//! One request: put together, awaited.
+//! A request: set its options, then await it in one of several forms.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -21,8 +21,8 @@ use super::stream::AnswerStream;
 use crate::bus::BusEvent;
 use crate::wire::{CorrelationId, Kind, Payload, PayloadError, reserved};
 
-/// A request that is being put together. Awaiting it sends it and waits for the answer, as raw
-/// JSON; [`Request::typed`] asks for a type.
+/// A request that is not sent yet. Awaiting it sends it and waits for the answer, as raw JSON;
+/// [`Request::typed`] reads the answer as a type.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -68,8 +68,8 @@ impl Request {
         }
     }
 
-    /// How long the whole call may take, publishing included. Held between 1 ms and 10 min; zero
-    /// fails at once.
+    /// How long the whole call may take, publishing included. A value outside of 1 ms to 10 min is
+    /// moved to the nearer end; zero fails at once.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -81,7 +81,7 @@ impl Request {
         self
     }
 
-    /// Names the effect: calls with the same key and payload are one and the same to the agent.
+    /// Names the effect: for the agent, calls with the same key and payload are the same call.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         self.header(reserved::IDEMPOTENCY_KEY, key)
     }
@@ -92,7 +92,8 @@ impl Request {
     }
 
     /// Takes several answers: progress of type `P`, then a final one of type `F`. The agent may be
-    /// silent for 30 s, or for what [`Request::inactivity`] sets; the timeout is the hard cap.
+    /// silent for 30 s, or for as long as [`Request::inactivity`] sets; the whole stream ends at the
+    /// timeout.
     ///
     /// The request is sent when the stream is first polled.
     pub fn stream<P: DeserializeOwned, F: DeserializeOwned>(self) -> AnswerStream<P, F> {
@@ -101,22 +102,22 @@ impl Request {
         AnswerStream::new(call, inactivity)
     }
 
-    /// How long the agent may be silent in a stream; each answer begins it anew.
+    /// How long the agent may be silent in a stream, counted from the last answer.
     pub fn inactivity(mut self, time: Duration) -> Self {
         self.inactivity = Some(time);
         self
     }
 
-    /// Sends it and waits for no answer: one worker of the agent takes it.
+    /// Sends the request without waiting for an answer: one worker of the agent handles it.
     pub fn fire_and_forget(self) -> Post {
         Post { request: self }
     }
 
-    /// Sends it in the background. Its answer, timeout or abandonment arrives as an
+    /// Sends the request in the background. Its answer, timeout or abandonment arrives as an
     /// `agent.rpc.response` on the [local bus](super::Client::bus): subscribe before you call this.
     ///
     /// # Errors
-    /// At once, if it cannot be made or the registry is full.
+    /// At once, if the request cannot be made or too many calls wait.
     pub async fn in_background(self) -> Result<CorrelationId, CallError> {
         let call = Call::prepare(self, Kind::Request)?;
         let (id, tasks, bus) =
@@ -130,7 +131,7 @@ impl Request {
         Ok(id)
     }
 
-    /// Sends it and waits for the answer; the outcome, good or bad, as a record.
+    /// Sends the request, waits for its answer, and returns the outcome, good or bad, as a record.
     pub async fn record(self) -> CallRecord {
         let begin = Instant::now();
         let mut call = match Call::prepare(self, Kind::Request) {
@@ -167,7 +168,16 @@ impl IntoFuture for Request {
     }
 }
 
-/// A request whose answer is read as `T`.
+/// A request whose answer is read as `T`. Made by [`Request::typed`].
+///
+/// ```no_run
+/// # async fn example(client: agent_rpc_core::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let request = client.request_agent("agent://adder", "add", &[1, 2]);
+/// let reply = request.typed::<i64>().await?;
+/// println!("{} after {:?}", reply.value, reply.latency);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct Typed<T> {
@@ -187,7 +197,17 @@ impl<T: DeserializeOwned + 'static> IntoFuture for Typed<T> {
     }
 }
 
-/// A request without an answer.
+/// A request whose answer nobody waits for. Made by [`Request::fire_and_forget`]; awaiting it
+/// returns when a broker has taken the request.
+///
+/// ```no_run
+/// # async fn example(client: agent_rpc_core::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let request = client.request_agent("agent://archive", "store", "pr/42");
+/// let correlation_id = request.fire_and_forget().await?;
+/// println!("{correlation_id}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct Post {
@@ -195,7 +215,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// Sends it; the outcome, good or bad, as a record.
+    /// Sends the request, and returns the outcome, good or bad, as a record.
     pub async fn record(self) -> CallRecord {
         let begin = Instant::now();
         let posted = match Call::prepare(self.request, Kind::Event) {

@@ -1,4 +1,4 @@
-//! What a call carries on from the request in whose handler it is made.
+//! The scope of a call that a handler makes: what it carries on from the handler's own request.
 
 use tokio::time::Instant;
 
@@ -9,9 +9,9 @@ use crate::wire::{AgentId, AgentRpcEnvelope, Headers, MessageId, reserved};
 pub(crate) struct Scope {
     /// Becomes `causedBy`.
     pub(crate) cause: MessageId,
-    /// Headers of the chain: hops, path, trace.
+    /// Headers of the chain of calls: hops, path, trace.
     pub(super) headers: Vec<(&'static str, String)>,
-    /// When the request's own time is over.
+    /// When the time of the request ends.
     pub(super) ends: Instant,
 }
 
@@ -31,7 +31,7 @@ impl Scope {
         Self { cause: request.message_id.clone(), headers, ends }
     }
 
-    /// Writes the chain's headers, where the caller has not set its own.
+    /// Writes the headers of the chain, except those that the caller has set.
     pub(crate) fn write(&self, headers: &mut Headers) {
         for (name, value) in &self.headers {
             if headers.get(name).is_none() {

@@ -34,11 +34,22 @@ use crate::timing::MAX_CALL_TIMEOUT;
 use crate::wire::{CorrelationId, Payload, TransportKind, answer_of};
 
 /// One answer of a stream.
+///
+/// ```
+/// use agent_rpc_core::client::StreamItem;
+///
+/// fn show(item: StreamItem<u32, String>) -> String {
+///     match item {
+///         StreamItem::Progress(files) => format!("{files} files read"),
+///         StreamItem::Final(verdict) => verdict,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamItem<P, F> {
-    /// The agent is at work, and this is how far it is.
+    /// Progress: the agent is at work.
     Progress(P),
-    /// It is done. Nothing comes after it.
+    /// The final answer: the stream ends after it.
     Final(F),
 }
 

@@ -1,4 +1,4 @@
-//! A dead letter, as the protocol writes it.
+//! A dead letter in the protocol's JSON form, and the errors of a store for dead letters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,24 +21,24 @@ use serde_json::value::RawValue;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
     v: u8,
-    /// The reason, for machines: `invalid-envelope`, `wrong-recipient`, `auth-rejected`, `attempts`.
+    /// The reason, for programs: `invalid-envelope`, `wrong-recipient`, `auth-rejected`, `attempts`.
     pub reason: String,
     /// The reason, for people.
     pub detail: String,
-    /// How often it was handed out, as far as is known.
+    /// How often the message was handed out, as far as is known.
     pub attempts: u32,
     /// The topic that it came from.
     pub topic: String,
-    /// When, in milliseconds since the epoch.
+    /// When it became a dead letter, in milliseconds since the epoch.
     pub at: u64,
-    /// The message as it came, without a bearer token; empty where it could not be kept.
+    /// The bytes of the message, without a bearer token; empty where they could not be kept.
     #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
     pub raw: Bytes,
 }
 
 impl DeadLetter {
-    /// A dead letter of a message from `topic`, handed out once, at so many milliseconds since the
-    /// epoch. Agents make them; the tests of a store for dead letters do, too.
+    /// A dead letter of a message from `topic`, handed out once, `at` milliseconds after the epoch.
+    /// Agents make dead letters; the tests of a store for dead letters do, too.
     #[must_use]
     pub fn new(reason: &str, detail: &str, topic: &str, at: u64, raw: Bytes) -> Self {
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
@@ -79,18 +79,29 @@ impl fmt::Debug for DeadLetter {
     }
 }
 
-/// Why a dead letter could not be kept, read or taken out.
+/// Why a dead letter could not be kept, read or taken out. A store says with it what the agent does
+/// next.
+///
+/// ```
+/// use agent_rpc_core::dead_letters::DeadLetterError;
+///
+/// fn from_disk(error: std::io::Error) -> DeadLetterError {
+///     match error.kind() {
+///         std::io::ErrorKind::StorageFull => DeadLetterError::NoRoom,
+///         _ => DeadLetterError::Failed(error.into()),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DeadLetterError {
-    /// It is not a dead letter of version 1.
+    /// The bytes are not a dead letter of version 1.
     NotADeadLetter,
-    /// There is no room for one more, or nothing that could keep it: the agent logs it, and it is
-    /// gone.
+    /// The store is full, or does not exist: the agent logs the dead letter, and it is lost.
     NoRoom,
     /// This dead letter is too large: the agent keeps it without its bytes.
     TooLarge,
-    /// It could not be kept or read now: the message goes back to the broker.
+    /// The store failed now: the message goes back to the broker.
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -123,8 +134,9 @@ fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::E
     BASE64_STANDARD.decode(text).map(Bytes::from).map_err(D::Error::custom)
 }
 
-/// The bytes of a refused message without its bearer token, which must be kept nowhere. JSON loses
-/// its `auth`; bytes that are not JSON, and look as if they held a token, are not kept at all.
+/// The bytes of a refused message without its bearer token, which must be kept nowhere. A JSON object
+/// whose `auth` has a token loses that member. Of bytes that are not a JSON object and contain the
+/// word "token", nothing is kept.
 pub(crate) fn without_token(raw: &Bytes) -> Bytes {
     let Ok(mut members) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(raw) else {
         let holds_one = raw.windows(TOKEN.len()).any(|bytes| bytes == TOKEN);

@@ -1,4 +1,4 @@
-//! Dead letters in a file of JSON lines.
+//! A store that keeps dead letters in a file of JSON lines.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,44 +11,42 @@ use tokio::task::spawn_blocking;
 
 use super::{DeadLetter, DeadLetterError, DeadLetterId, DeadLetters};
 
-/// Dead letters in a file, one a line. For one process: two would overwrite each other's.
+/// Keeps dead letters in a file, one a line. For one process only: two processes would overwrite
+/// each other's dead letters.
 ///
 /// ```no_run
 /// use agent_rpc_core::Agent;
 /// use agent_rpc_core::dead_letters::FileDeadLetters;
 ///
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let dead_letters = FileDeadLetters::new("/var/lib/pr-reviewer/dead.jsonl", 64 * 1024 * 1024);
 /// let agent = Agent::builder("pr-reviewer").dead_letters(dead_letters);
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct FileDeadLetters {
     path: Arc<Path>,
     max_bytes: u64,
-    /// Held while the file is read or written.
-    turn: Arc<Mutex<()>>,
+    /// Locked while the file is read or written.
+    access: Arc<Mutex<()>>,
 }
 
 impl FileDeadLetters {
-    /// A file of at most so many bytes. A dead letter that comes when it is full is logged, and
-    /// gone. The file is made when the first one is kept.
+    /// A file of at most `max_bytes` bytes. A dead letter that no longer fits is logged, and lost.
+    /// The file is made when the first dead letter is kept.
     pub fn new(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
-        Self { path: path.into().into(), max_bytes, turn: Arc::default() }
+        Self { path: path.into().into(), max_bytes, access: Arc::default() }
     }
 
-    /// Does something with the file, off the runtime's threads.
+    /// Reads or writes the file on a thread that may block.
     async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> Result<T, DeadLetterError> {
-        // Held by the work itself, which goes on where this future is dropped.
-        let turn = Arc::clone(&self.turn).lock_owned().await;
+        // The work itself holds the lock: it goes on after this future is dropped.
+        let access = Arc::clone(&self.access).lock_owned().await;
         let path = Arc::clone(&self.path);
         let work = spawn_blocking(move || {
             let result = act(&path);
-            drop(turn);
+            drop(access);
             result
         });
         match work.await {
@@ -89,11 +87,11 @@ impl DeadLetters for FileDeadLetters {
             let mut found = false;
             let is_it =
                 |line: &str| DeadLetter::from_json(line.as_bytes()).is_ok_and(|dead| dead == taken);
-            // Only the first of two that say the same; a line that is not a dead letter stays.
+            // Of two equal dead letters only the first goes; a line that is not a dead letter stays.
             let keeps = |line: &&str| !is_it(line) || std::mem::replace(&mut found, true);
             let rest = text.lines().filter(keeps);
             let rest: String = rest.flat_map(|line| [line, "\n"]).collect();
-            // Written beside it and moved over it: a crash leaves one of the two.
+            // Written to a new file, which then replaces the old one: a crash leaves one of the two.
             let beside = path.with_extension("new");
             fs::write(&beside, rest)?;
             fs::File::open(&beside)?.sync_all()?;

@@ -1,4 +1,4 @@
-//! Dead letters in the topic beside an inbox.
+//! A store that keeps dead letters in the topic beside an agent's inbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,30 @@ use crate::transport::{
 };
 use crate::wire::{AgentAddress, CorrelationId, MessageId, Topic};
 
-/// How many dead letters are read at most to find one.
+/// The largest number of dead letters that are read to find one.
 const MAX_READ: usize = 10_000;
 
-/// Dead letters in the topic `<requests>.dlq`, on the broker that the messages came from.
+/// Keeps dead letters in the topic `<requests>.dlq`, on the broker that the messages came from.
 ///
-/// The broker hands dead letters out to whoever lists them or looks for one, and gets them back
-/// afterwards: who else reads the topic at that moment does not see them.
+/// To list dead letters, or to look for one, is to receive them from the broker and to give them
+/// back afterwards: another reader of the topic does not see them in that time.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use agent_rpc_core::dead_letters::{DeadLetters, TopicDeadLetters};
+/// use agent_rpc_core::transport::RpcTransport;
+/// use agent_rpc_core::wire::{AgentAddress, AgentId, Topic};
+///
+/// # async fn example(transport: Arc<dyn RpcTransport>) -> Result<(), Box<dyn std::error::Error>> {
+/// let id = AgentId::new("pr-reviewer")?;
+/// let requests = Topic::requests(&id, None);
+/// let store = TopicDeadLetters::beside(&requests, AgentAddress::of(&id), transport);
+/// for (id, dead) in store.list(20).await? {
+///     println!("{id} {} {}", dead.reason, dead.detail);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct TopicDeadLetters {
     transport: Arc<dyn RpcTransport>,
@@ -37,14 +54,14 @@ impl TopicDeadLetters {
     }
 
     /// How long to wait for one more dead letter before the list counts as complete; 500 ms unless
-    /// set. Too short, and a slow broker's dead letters are not seen.
+    /// set. If it is too short, dead letters that a slow broker hands out are missed.
     #[must_use]
     pub fn quiet(mut self, time: Duration) -> Self {
         self.quiet = time;
         self
     }
 
-    /// Reads dead letters until `enough` says so, or no more come.
+    /// Reads dead letters until `enough` is true of them, or no more come.
     async fn read(
         &self,
         window: usize,
@@ -101,7 +118,7 @@ impl DeadLetters for TopicDeadLetters {
         let is_it = |dead: &DeadLetter| DeadLetterId::of(dead) == *id;
         let found = |read: &[(_, DeadLetter)]| read.last().is_some_and(|(_, last)| is_it(last));
         let read = self.read(MAX_READ, found).await?;
-        // The other deliveries are dropped, which gives them back to the broker.
+        // The other deliveries are dropped, and so released to the broker.
         let Some((delivery, dead)) = read.into_iter().find(|(_, dead)| is_it(dead)) else {
             return Ok(None);
         };

@@ -1,11 +1,11 @@
 //! An agent asks its [`IdempotencyStore`] before it runs a request, so that an effect does not
 //! happen twice.
 //!
-//! A request that comes again (because a broker handed it out again, because a caller asked again,
-//! because somebody replays a frame) gets the answer that was stored; one that still runs is
-//! joined. How far that reaches depends on the store: [`MemoryStore`] remembers within one process,
-//! and forgets when it ends. A store of your own shows that it is one with the suite for stores in
-//! `agent-rpc-conformance`.
+//! A request can come again: a broker hands it out again, a caller asks again, somebody replays a
+//! frame. It then gets the answer that was stored or, if the first one still runs, waits for that
+//! one's answer. How far this reaches depends on the store: [`MemoryStore`] remembers within one
+//! process, and forgets when the process ends. To write a store of your own, implement the trait
+//! and run the suite for stores of `agent-rpc-conformance` on it.
 
 mod memory;
 
@@ -23,48 +23,70 @@ use sha2::{Digest, Sha256};
 
 use crate::wire::{AgentRpcEnvelope, Fault, Payload, TenantId, reserved};
 
-/// What a handler returned: a value or a fault.
+/// The outcome of a handler: a value or a fault. It is what a store keeps, and what callers are
+/// answered with.
 pub type Outcome = Result<Payload, Fault>;
 
 /// Remembers which effects are running, and the answers of those that were handled.
 ///
-/// An effect is named by its tenant, its sender and its key. A store must keep what it was told
-/// until [`Effect::keep_until`]; it may forget afterwards, except what still runs. Its clock is
+/// An effect is named by its tenant, its sender and its key. A store must remember an effect until
+/// [`Effect::keep_until`]; it may forget it afterwards, unless it still runs. The store's clock is
 /// [`Effect::now`].
+///
+/// ```
+/// use agent_rpc_core::idempotency::{Begun, Effect, IdempotencyStore, MemoryStore};
+/// use agent_rpc_core::wire::Payload;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::default();
+/// let effect = Effect::new("agent://concierge", "pr-42@9f3c1e", [7; 32]);
+/// let Begun::First(claim) = store.begin(&effect).await? else { panic!("nobody asked before") };
+/// claim.complete(&Ok(Payload::null())).await?;
+/// assert!(matches!(store.begin(&effect).await?, Begun::Done(Ok(_))));
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait IdempotencyStore: fmt::Debug + Send + Sync + 'static {
-    /// Asks for an effect, and claims it if nobody has. Of all who ask at once, one gets the claim.
+    /// Asks for an effect, and claims it if nobody has. Of several requests that ask at the same
+    /// time, one gets the claim.
     ///
     /// # Errors
-    /// If the store cannot tell now: the request is held for a while and goes back.
+    /// If the store cannot tell now: the agent holds the request for a while, and releases it.
     async fn begin(&self, effect: &Effect<'_>) -> Result<Begun, StoreError>;
 
-    /// Stores the answer of an effect that an operator ran again, in place of what is stored. A
-    /// claim of that effect which is still held changes nothing afterwards, however it ends.
+    /// Stores the answer of an effect that an operator ran again, in place of the stored one. If a
+    /// claim of that effect is still held, it changes nothing afterwards, however it ends.
     ///
     /// # Errors
     /// If it could not be stored.
     async fn replace(&self, effect: &Effect<'_>, answer: &Outcome) -> Result<(), StoreError>;
 }
 
-/// What a store knows of an effect.
+/// A store's answer to [`IdempotencyStore::begin`]: what it knows of the effect. The trait's docs have
+/// an example.
+#[non_exhaustive]
 pub enum Begun {
-    /// Nothing: whoever asked has claimed it, and runs it.
+    /// Nothing: the request that asked has claimed the effect, and runs it.
     First(Box<dyn Claim>),
-    /// It runs already. The future ends with its answer, or with `None` if its claim was given up.
+    /// The effect runs already. The future ends with its outcome, or with `None` if its claim was
+    /// dropped.
     Running(BoxFuture<'static, Option<Outcome>>),
-    /// It was handled, with this answer.
+    /// The effect was handled, with this outcome.
     Done(Outcome),
     /// The key was used for another capability or payload.
     Conflict,
-    /// There is no room to remember one more. Nothing live is evicted.
+    /// There is no room to remember one more effect. The store evicts nothing that it must keep.
     Full,
-    /// It may have been handled, and the store has lost what it knew: it must not run.
+    /// The effect may have been handled, and the store has lost what it knew: it must not run.
     Forgotten,
 }
 
 /// The right to run an effect, once. Dropping it gives the right back: the effect may then run
 /// again, as it does after a crash.
+///
+/// See the example of [`IdempotencyStore`]; `docs/stores.md` shows how to write one.
 #[async_trait]
 pub trait Claim: Send + Sync {
     /// A transaction of the store in which the handler can write its effect, so that effect and
@@ -74,13 +96,13 @@ pub trait Claim: Send + Sync {
     /// Stores the answer, and commits the transaction with it.
     ///
     /// # Errors
-    /// If it could not be stored: nothing is answered, and the request goes back.
+    /// If it could not be stored: nothing is answered, and the request is released.
     async fn complete(self: Box<Self>, answer: &Outcome) -> Result<(), StoreError>;
 }
 
-/// One effect, as a store knows it, in the words of the message that asks for it.
+/// One effect, as a store knows it. All its texts are the request's own.
 ///
-/// Agents make them; the tests of a store do, too:
+/// Agents make effects; the tests of a store do, too:
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -107,40 +129,40 @@ pub struct Effect<'a> {
     pub from: &'a str,
     /// The caller's key or, without one, the message's id.
     pub key: &'a str,
-    /// Tells requests with the same key apart: SHA-256 over capability and payload.
+    /// SHA-256 over capability and payload: tells requests with the same key apart.
     pub fingerprint: [u8; 32],
-    /// When it was asked for: the time by which a store forgets.
+    /// When the effect was asked for: the time by which a store forgets.
     pub now: SystemTime,
-    /// Until when it must be remembered.
+    /// Until when the effect must be remembered.
     pub keep_until: SystemTime,
 }
 
-/// How long an effect is remembered if nobody says how long.
+/// How long an effect is remembered unless [`Effect::kept_until`] says otherwise.
 const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 60);
 
 impl<'a> Effect<'a> {
-    /// An effect in no tenant, asked for now, which must be remembered for 15 minutes.
+    /// An effect without a tenant, asked for now, which must be remembered for 15 minutes.
     #[must_use]
     pub fn new(from: &'a str, key: &'a str, fingerprint: [u8; 32]) -> Self {
         let now = SystemTime::now();
         Self { tenant: None, from, key, fingerprint, now, keep_until: now + DEFAULT_RETENTION }
     }
 
-    /// The same effect in a tenant.
+    /// Sets the tenant.
     #[must_use]
     pub fn in_tenant(mut self, tenant: &'a str) -> Self {
         self.tenant = Some(tenant);
         self
     }
 
-    /// Asked for at this time.
+    /// Sets when the effect was asked for.
     #[must_use]
     pub fn asked_at(mut self, now: SystemTime) -> Self {
         self.now = now;
         self
     }
 
-    /// To be remembered until this time.
+    /// Sets until when the effect must be remembered.
     #[must_use]
     pub fn kept_until(mut self, until: SystemTime) -> Self {
         self.keep_until = until;
@@ -169,7 +191,7 @@ impl<'a> Effect<'a> {
     }
 }
 
-/// Shows no fingerprint, which is made of the payload.
+/// Shows no fingerprint: it is made from the payload.
 impl fmt::Debug for Effect<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Effect")
@@ -194,6 +216,13 @@ impl fmt::Debug for Begun {
 }
 
 /// A store that cannot do what was asked, for now.
+///
+/// ```
+/// use agent_rpc_core::idempotency::StoreError;
+///
+/// let error = StoreError::new("the database does not answer");
+/// assert_eq!(error.to_string(), "the idempotency store failed");
+/// ```
 #[derive(Debug)]
 pub struct StoreError {
     source: Box<dyn Error + Send + Sync>,

@@ -1,10 +1,10 @@
-//! Longer and longer pauses between tries.
+//! Longer and longer pauses between attempts to reach a broker.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Pauses that double up to a longest one, each a little shorter by chance: not all who lost a
-/// broker come back in the same moment.
+/// Pauses that double up to a longest one. Each is shortened a little by chance, so that clients
+/// which lost a broker together do not all come back in the same moment.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -29,7 +29,8 @@ impl Backoff {
         Self { first, longest, next: first }
     }
 
-    /// How long to wait before the next try: three quarters of its turn at least.
+    /// How long to wait before the next attempt: between three quarters of the planned pause and
+    /// all of it.
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.next.min(self.longest);
         self.next = pause.saturating_mul(2);
@@ -37,7 +38,7 @@ impl Backoff {
         pause - pause / 4096 * u32::try_from(drawn).unwrap_or(0)
     }
 
-    /// Begins anew: a try has succeeded.
+    /// Starts again with the first pause: an attempt has succeeded.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

@@ -1,4 +1,4 @@
-//! What an inbox hands out, and how it is settled.
+//! A message that an inbox hands out: accept it, or drop it to release it.
 
 use std::fmt;
 
@@ -13,11 +13,25 @@ use crate::wire::Topic;
 /// It is owned, and outlives its inbox. There are two ways to settle it:
 ///
 /// - [`Delivery::accept`] takes it off the broker for good;
-/// - **dropping it releases it**: it comes back, to this worker or another; where a broker binds a
-///   message to a worker, to another only once this one's inbox has ended. Only workers get back
-///   what they drop: to callers and listeners a message comes once.
+/// - **dropping it releases it**: it comes back, to this worker or another. Where a broker binds a
+///   message to a worker, another worker gets it only after this one's inbox has ended. Callers
+///   and listeners do not get a dropped message back: it comes to them once.
 ///
-/// Back-off is holding a delivery, rejecting is publishing a dead letter and then accepting.
+/// To back off, hold a delivery before you drop it. To reject one, publish a dead letter and then
+/// accept it.
+///
+/// ```
+/// use agent_rpc_core::transport::{Delivery, TransportError};
+///
+/// async fn settle(delivery: Delivery) -> Result<(), TransportError> {
+///     match std::str::from_utf8(delivery.bytes()) {
+///         Ok(text) => println!("{text}, handed out {:?}", delivery.attempt()),
+///         Err(_) => return Ok(()), // dropped: the broker hands it out again
+///     }
+///     delivery.accept().await
+/// }
+/// ```
+#[must_use = "a delivery that is dropped comes back"]
 pub struct Delivery {
     bytes: Bytes,
     attempt: Attempt,
@@ -28,20 +42,17 @@ pub struct Delivery {
 
 impl Delivery {
     /// A delivery of these bytes that is settled through `settle`.
-    #[must_use]
     pub fn new(bytes: Bytes, attempt: Attempt, settle: Box<dyn Settle>) -> Self {
         Self { bytes, attempt, vouched: Vouched::default(), reply: None, settle }
     }
 
-    /// With what the broker says of the sender.
-    #[must_use]
+    /// Adds what the broker says of the sender.
     pub fn vouched_for(mut self, vouched: Vouched) -> Self {
         self.vouched = vouched;
         self
     }
 
-    /// With the transport's own way back to the sender, for a message without `replyTo`.
-    #[must_use]
+    /// Adds the topic at which the sender can be answered, for a message without `replyTo`.
     pub fn reply_at(mut self, reply: Topic) -> Self {
         self.reply = Some(reply);
         self
@@ -53,34 +64,35 @@ impl Delivery {
         &self.bytes
     }
 
-    /// How often it has been handed out, as far as the transport can tell.
+    /// How often the message has been handed out, as far as the transport can tell.
     #[must_use]
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }
 
-    /// What the broker itself says of the sender.
+    /// The facts about the sender for which the broker itself vouches.
     #[must_use]
     pub fn vouched(&self) -> &Vouched {
         &self.vouched
     }
 
-    /// Where to answer if the message names no place.
+    /// The topic to answer at, if the message has no `replyTo`.
     #[must_use]
     pub fn reply(&self) -> Option<&Topic> {
         self.reply.as_ref()
     }
 
     /// Takes the message off the broker for good; the future is ready when that is done. This
-    /// process does not see it again. Where a broker acknowledges in order, a crash may bring back
-    /// what was accepted behind a delivery that was still open, at most what had been prefetched.
+    /// process does not see the message again. Where a broker acknowledges in order, a crash may
+    /// bring back messages that were accepted while an earlier one was still open, at most as many
+    /// as had been prefetched.
     ///
-    /// The call itself accepts: a future that is dropped unawaited has accepted all the same, and
-    /// never turns into a release.
+    /// The call itself accepts: if the future is dropped without an await, the message is accepted
+    /// all the same, and never released.
     ///
     /// # Errors
-    /// If the broker no longer lets us have the message
-    /// ([`Lost`](super::TransportErrorKind::Lost)): it will be, or was, handed out again.
+    /// If the broker has given the message to somebody else, or will
+    /// ([`Lost`](super::TransportErrorKind::Lost)).
     pub fn accept(self) -> impl Future<Output = Result<(), TransportError>> + Send {
         self.settle.accept()
     }
@@ -98,16 +110,16 @@ impl fmt::Debug for Delivery {
 }
 
 /// A transport's side of a delivery. Dropping it without [`Settle::accept`] releases the message:
-/// `Drop` posts that to the owner of the connection, and does not wait.
+/// `Drop` posts that to the task that owns the connection, and does not wait.
 pub trait Settle: Send + Sync {
-    /// Accepts when it is called, not when its future is polled; see [`Delivery::accept`].
+    /// Accepts at the call, not when the future is polled; see [`Delivery::accept`].
     fn accept(self: Box<Self>) -> BoxFuture<'static, Result<(), TransportError>>;
 }
 
 /// How often a message has been handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// So often, this time included.
+    /// This many times, this one included.
     Number(u32),
     /// Whether it was handed out before.
     Redelivered(bool),
@@ -115,7 +127,7 @@ pub enum Attempt {
     Unknown,
 }
 
-/// What the broker vouches for, beside what the envelope claims.
+/// Facts about a sender for which the broker vouches; the envelope holds only the sender's own claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vouched {

@@ -19,7 +19,7 @@ pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S:
 /// Reads a duration from text with units.
 ///
 /// # Errors
-/// If it is not a text, or not such a one.
+/// If the value is not a text, or not a duration with units.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     struct Text;
 
@@ -39,7 +39,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     deserializer.deserialize_str(Text)
 }
 
-/// The same for a field that may be absent.
+/// The same for a field of type `Option<Duration>`.
 pub mod option {
     use super::{Deserializer, Duration, Serializer};
 
@@ -57,10 +57,10 @@ pub mod option {
         }
     }
 
-    /// Reads a duration that is there.
+    /// Reads a duration from text with units; an absent field needs `#[serde(default)]`.
     ///
     /// # Errors
-    /// If it is not a text with units.
+    /// If the value is not a text, or not a duration with units.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {

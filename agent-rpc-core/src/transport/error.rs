@@ -1,9 +1,19 @@
-//! What went wrong between us and a broker, by what can be done about it.
+//! The error of a transport: its kind says what the caller can do.
 
 use std::error::Error;
 use std::fmt;
 
 /// An error of a transport.
+///
+/// ```
+/// use agent_rpc_core::transport::{TransportError, TransportErrorKind};
+///
+/// let cause = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+/// let error = TransportError::new(TransportErrorKind::Unconfirmed, "agents.a.requests");
+/// let error = error.because(cause);
+/// assert!(error.may_have_arrived());
+/// assert_eq!(error.to_string(), "the broker did not confirm: agents.a.requests");
+/// ```
 #[derive(Debug)]
 pub struct TransportError {
     kind: TransportErrorKind,
@@ -17,20 +27,20 @@ impl TransportError {
         Self { kind, detail: detail.into(), source: None }
     }
 
-    /// With its cause, whose text is not repeated in ours.
+    /// Adds the cause, which is the error's `source()`; the error's own text does not repeat it.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What kind it is.
+    /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> TransportErrorKind {
         self.kind
     }
 
-    /// Whether a frame whose publish failed so may have arrived all the same.
+    /// Whether the frame may have arrived although its publish failed with this error.
     #[must_use]
     pub fn may_have_arrived(&self) -> bool {
         self.kind == TransportErrorKind::Unconfirmed
@@ -43,16 +53,17 @@ impl TransportError {
 pub enum TransportErrorKind {
     /// The broker cannot be reached. Nothing was sent; try again, or try another transport.
     Unreachable,
-    /// The broker is there, and would not take more in time: an inbox stayed full. Nothing was
-    /// sent; try again later.
+    /// The broker was reached, and took nothing in time: an inbox stayed full. Nothing was sent;
+    /// try again later.
     Full,
     /// The broker did not confirm in time, or the connection broke. The frame may have arrived.
     Unconfirmed,
-    /// Nobody is there to receive it, and nobody will get it later.
+    /// Nobody receives at this topic now, and nobody will get the frame later. Start the receiver,
+    /// or correct the topic.
     NoReceiver,
     /// The frame is larger than the broker takes. Send less.
     TooLarge,
-    /// The broker refuses: credentials, permissions, a topic it does not allow. Change the
+    /// The broker refuses: credentials, permissions, a topic that it does not allow. Change the
     /// configuration.
     Refused,
     /// The broker gave the delivery to somebody else, or will. Count it; there is nothing to undo.

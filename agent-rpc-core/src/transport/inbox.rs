@@ -1,4 +1,4 @@
-//! Where deliveries come from.
+//! An inbox: read deliveries from it, in one of three roles.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,9 +14,21 @@ use super::delivery::Delivery;
 use super::error::TransportError;
 use crate::wire::{BrokerAddress, MessageId, Topic, TransportKind};
 
-/// What the subscriber is. `window` bounds what is handed out and not settled; the transport
-/// asks its broker for no more where it can be asked, and documents what its client prefetches
-/// beyond. Where a broker acknowledges in order, settling the oldest delivery is what makes room.
+/// The role of a subscriber.
+///
+/// `window` is the largest number of deliveries that are handed out and not settled. The transport
+/// asks its broker for no more, where the broker can be asked, and documents what its client
+/// library prefetches beyond that. Where a broker acknowledges in order, only settling the oldest
+/// delivery makes room for another.
+///
+/// ```
+/// use agent_rpc_core::transport::{Inbox, RpcTransport, Subscription, TransportError};
+/// use agent_rpc_core::wire::Topic;
+///
+/// async fn requests(over: &dyn RpcTransport, topic: &Topic) -> Result<Inbox, TransportError> {
+///     over.subscribe(topic, Subscription::Worker { window: 64 }).await
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subscription {
     /// One of several that share a durable inbox: each message reaches one of them.
@@ -24,7 +36,8 @@ pub enum Subscription {
         /// How many deliveries may be open at once.
         window: usize,
     },
-    /// One that wants its own answers, at an address of its own, and is gone when it is gone.
+    /// One that wants its own answers, at an address of its own. The inbox is removed when it is
+    /// dropped.
     Caller {
         /// How many deliveries may be open at once.
         window: usize,
@@ -45,7 +58,7 @@ impl Subscription {
     }
 }
 
-/// What an inbox tells of.
+/// One item of an inbox.
 #[derive(Debug)]
 pub enum Arrival {
     /// A message.
@@ -53,16 +66,32 @@ pub enum Arrival {
     /// A message that was published through this transport reached nobody.
     Bounced(MessageId),
     /// Messages may have been lost: the connection was away and the broker kept nothing for us,
-    /// or has thrown away what it kept. It is told once the inbox is live again: what is sent anew
-    /// because of it arrives.
+    /// or has thrown away what it kept. The inbox is live again when it yields this: the answer to
+    /// a request that is sent again now arrives.
     Gap,
 }
 
 /// An open inbox: a stream of arrivals. An `Err` is its last item; `None` comes after it, or
 /// when the transport was closed. However full it is, its reader yields now and then.
 ///
-/// Dropping it ends the subscription: nothing more is handed out, and what was handed out can
-/// still be settled. A durable inbox keeps what is in it; a private one is removed.
+/// Dropping it ends the subscription: nothing more is handed out, and deliveries that were handed
+/// out can still be settled. A durable inbox keeps its messages; a private one is removed.
+///
+/// ```
+/// use agent_rpc_core::transport::{Arrival, Inbox, TransportError};
+///
+/// async fn read(mut inbox: Inbox) -> Result<(), TransportError> {
+///     while let Some(arrival) = inbox.next().await {
+///         match arrival? {
+///             Arrival::Delivery(delivery) => delivery.accept().await?,
+///             Arrival::Bounced(message_id) => println!("{message_id} reached nobody"),
+///             Arrival::Gap => println!("messages may have been lost"),
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
+#[must_use = "an inbox that is dropped ends its subscription"]
 pub struct Inbox {
     reply_address: Option<BrokerAddress>,
     /// Never locked: the mutex makes an inbox `Sync`, so that futures may hold it by reference.
@@ -77,23 +106,21 @@ impl Inbox {
         Self { reply_address: None, arrivals: Mutex::new(arrivals.boxed()) }
     }
 
-    /// With the topic at which a caller can be answered; without effect for a kind of broker that
+    /// Sets the topic at which a caller can be answered. It has no effect for a kind of broker that
     /// no `replyTo` can name.
-    #[must_use]
     pub fn answered_at(mut self, kind: TransportKind, topic: &Topic) -> Self {
         self.reply_address = BrokerAddress::of(kind, topic);
         self
     }
 
-    /// With the reply address of another inbox, whose arrivals these are, decorated.
-    #[must_use]
+    /// Sets the reply address: for a decorator, whose arrivals come from another inbox.
     pub fn with_reply_address(mut self, address: Option<BrokerAddress>) -> Self {
         self.reply_address = address;
         self
     }
 
-    /// What goes into `replyTo`; `None` where the transport has no scheme of v1, and the delivery
-    /// itself carries the way back.
+    /// The address that goes into `replyTo`; `None` where v1 has no scheme for the transport, whose
+    /// deliveries then carry the topic to answer at.
     #[must_use]
     pub fn reply_address(&self) -> Option<&BrokerAddress> {
         self.reply_address.as_ref()

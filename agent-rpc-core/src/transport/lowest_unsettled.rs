@@ -1,10 +1,10 @@
-//! For brokers that acknowledge in order: up to where everything is settled.
+//! For brokers that acknowledge in order: the highest number up to which everything is settled.
 
 use std::collections::BTreeSet;
 
-/// What was handed out and may be settled in any order, where a broker is only told of the lowest:
-/// Kafka commits an offset, MQTT acknowledges in the order of receipt. Plain data, one for each
-/// partition or connection.
+/// Tracks deliveries that may be settled in any order, for a broker that can only be told "all up
+/// to here": Kafka commits an offset, MQTT acknowledges in the order of receipt. Plain data, one
+/// for each partition or connection.
 ///
 /// ```
 /// use agent_rpc_core::transport::LowestUnsettled;
@@ -21,25 +21,26 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Default)]
 pub struct LowestUnsettled {
     open: BTreeSet<u64>,
-    /// Settled, above one that is open.
+    /// Settled numbers above one that is open.
     above: BTreeSet<u64>,
 }
 
 impl LowestUnsettled {
-    /// Nothing was handed out.
+    /// A tracker that knows of no delivery yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// This one is open from now on. Numbers rise; one that is handed out again is open already.
+    /// Notes that this number is open from now on. Numbers rise; a number that is handed out again
+    /// is open already.
     pub fn handed_out(&mut self, number: u64) {
         self.above.remove(&number);
         self.open.insert(number);
     }
 
-    /// This one is settled. Returns the highest number up to which everything is, where that has
-    /// risen: it is what the broker is to be told.
+    /// Notes that this number is settled. Returns the highest number up to which everything is
+    /// settled, if that has risen: tell it to the broker.
     pub fn settled(&mut self, number: u64) -> Option<u64> {
         let was_lowest = self.lowest() == Some(number);
         if !self.open.remove(&number) {
@@ -56,18 +57,19 @@ impl LowestUnsettled {
         std::mem::replace(&mut self.above, still_above).last().copied()
     }
 
-    /// The lowest that is open.
+    /// The lowest number that is open.
     #[must_use]
     pub fn lowest(&self) -> Option<u64> {
         self.open.first().copied()
     }
 
-    /// What is settled above the lowest that is open, rising: after a crash it must not run again.
+    /// The settled numbers above the lowest open one, rising. The broker does not know of them: it
+    /// may hand them out again after a crash.
     pub fn settled_above(&self) -> impl Iterator<Item = u64> {
         self.above.iter().copied()
     }
 
-    /// How many are open.
+    /// How many numbers are open.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()

@@ -1,13 +1,13 @@
-//! The seam: what core needs of a broker, and what a broker's crate promises.
+//! The seam between core and a broker: to add a broker, implement [`RpcTransport`].
 //!
 //! A transport publishes frames and hands out deliveries. It never looks inside the bytes, knows
 //! no handler, and decides nothing about admission, retries or answers; core decides those, and
 //! knows no client library. Every sentence of [`RpcTransport`]'s contract is a case of the
 //! conformance suite.
 //!
-//! What every transport would else write again stands beside the trait: [`Backoff`], [`Tls`],
-//! [`duration`], [`defaults`], [`Frame::fits`] and, for brokers that acknowledge in order, [`LowestUnsettled`].
-//! Counting open deliveries is [`tokio_util::task::TaskTracker`].
+//! Code that every transport would otherwise write again is beside the trait: [`Backoff`], [`Tls`],
+//! [`duration`], [`defaults`], [`Frame::fits`] and, for brokers that acknowledge in order,
+//! [`LowestUnsettled`]. Use [`tokio_util::task::TaskTracker`] to count open deliveries.
 
 mod backoff;
 pub mod defaults;
@@ -42,19 +42,19 @@ use crate::wire::{Topic, TransportKind};
 /// One connection to one broker.
 ///
 /// Reconnecting is the transport's business, for ever, with back-off: a call that is made while
-/// the broker is away waits for it or fails, as each verb says, and inboxes survive a restart,
+/// the broker is away waits for it or fails, as each method says, and inboxes survive a restart,
 /// private ones too. A transport neither spawns nor blocks in `Drop`: it posts to a task that
 /// owns the connection.
 #[async_trait]
 pub trait RpcTransport: fmt::Debug + Send + Sync + 'static {
-    /// The kind of broker, which is the scheme of its addresses. One that the protocol does not
-    /// know is [`TransportKind::Other`]: it gives no reply address, its deliveries carry the way
-    /// back ([`Delivery::reply_at`]).
+    /// The kind of broker, which is the scheme of its addresses. A broker that the protocol does
+    /// not know is [`TransportKind::Other`]: its inboxes give no reply address, and its deliveries
+    /// carry the topic to answer at ([`Delivery::reply_at`]).
     fn kind(&self) -> TransportKind;
 
-    /// What this transport promises, as data. Core reads it (an oversize frame is refused before
-    /// it is sent), and the conformance suite leaves a case out only because of it. `max_frame`
-    /// may change with the connection; nothing else does.
+    /// The promises of this transport, as data. Core reads them (an oversize frame is refused
+    /// before it is sent), and the conformance suite leaves a case out only because of them.
+    /// `max_frame` may change with the connection; nothing else does.
     fn guarantees(&self) -> Guarantees;
 
     /// Whether the broker is reachable, as far as is known.
@@ -62,25 +62,25 @@ pub trait RpcTransport: fmt::Debug + Send + Sync + 'static {
 
     /// Hands a frame to the broker.
     ///
-    /// Returns once the broker itself has taken it, where it confirms
-    /// ([`Guarantees::confirmed`]); waits while the broker pushes back. What it returned `Ok` for,
-    /// into a durable inbox, stays there until it is accepted.
+    /// Returns once the broker itself has taken the frame, where it confirms
+    /// ([`Guarantees::confirmed`]); waits while the broker pushes back. After `Ok`, the frame stays
+    /// in a durable inbox until it is accepted.
     ///
     /// An error says whether the frame may have arrived all the same
-    /// ([`TransportError::may_have_arrived`]): a publish that was given up, or whose future was
-    /// dropped, may still reach the broker.
+    /// ([`TransportError::may_have_arrived`]). A frame may also reach the broker after the future
+    /// was dropped.
     ///
     /// # Errors
-    /// If the broker cannot be reached in time, refuses the frame, or knows that nobody is there
-    /// ([`TransportErrorKind::NoReceiver`]).
+    /// If the broker cannot be reached in time, refuses the frame, or knows that nobody receives
+    /// at this topic ([`TransportErrorKind::NoReceiver`]).
     async fn publish(&self, to: &Topic, frame: &Frame) -> Result<(), TransportError>;
 
     /// Opens an inbox.
     ///
-    /// Returns once the inbox is live: whatever anyone publishes after that arrives. Subscribing
-    /// as a worker makes the inbox durable, and its dead-letter place with it, where those are
-    /// guaranteed. Where the future is dropped, no consumer and no private inbox remains once the
-    /// owner of the connection has seen it.
+    /// Returns once the inbox is live: every frame that anyone publishes after that arrives.
+    /// Subscribing as a worker makes a durable inbox and its topic for dead letters, where those
+    /// are guaranteed. If the future is dropped, no consumer and no private inbox remains once the
+    /// task that owns the connection has seen it.
     ///
     /// # Errors
     /// If the broker cannot be reached within the connect timeout of the transport's config, or
@@ -91,14 +91,14 @@ pub trait RpcTransport: fmt::Debug + Send + Sync + 'static {
         subscription: Subscription,
     ) -> Result<Inbox, TransportError>;
 
-    /// Ends the connection: what was published is flushed, inboxes end, private ones are removed.
+    /// Ends the connection: published frames are flushed, inboxes end, private ones are removed.
     ///
-    /// Deliveries that are still being worked on have `grace` to be settled, and what they lead to
-    /// can still be published; then they are released, and settling them fails with
-    /// [`TransportErrorKind::Closed`]. Can be called twice, and returns within the grace and a
-    /// little even where the broker is gone. Dropping a transport is closing it without grace.
+    /// Deliveries that are still being worked on can be settled for `grace` longer, and the answers
+    /// to them can be published. After that they are released, and settling them fails with
+    /// [`TransportErrorKind::Closed`]. The method can be called twice, and returns soon after the
+    /// grace even where the broker is gone. Dropping a transport closes it without grace.
     ///
     /// # Errors
-    /// If something that was published could not be flushed.
+    /// If a published frame could not be flushed.
     async fn close(&self, grace: Duration) -> Result<(), TransportError>;
 }

@@ -1,11 +1,11 @@
-//! Certificates, as every transport takes them.
+//! The TLS settings, the same in every transport's config.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How a connection is encrypted, and by whom the broker knows us: PEM files, which are read for
-/// each connection, so that what was replaced is used from the next one on.
+/// How a connection is encrypted, and how the broker knows us: PEM files. They are read anew for
+/// each connection, so that a replaced file is used from the next connection on.
 ///
 /// ```
 /// use agent_rpc_core::transport::Tls;
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Who may have signed the broker's certificate, and nobody else may; by default those that the
-    /// system trusts.
+    /// The only authorities that may have signed the broker's certificate; by default those that
+    /// the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// Our certificate, followed by those that lead to its authority; none by default. It needs a
-    /// `key`.
+    /// Our certificate, followed by the intermediate certificates up to its authority; none by
+    /// default. It needs a `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
-    /// The key of our certificate.
+    /// The private key of our certificate; none by default. It needs a `certificate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! No proof: whoever may use the broker is believed.
+//! No proof: every sender that may use the broker is believed.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,7 +8,14 @@ use crate::transport::Vouched;
 use crate::wire::{AgentAddress, AgentRpcEnvelope, AuthRejection, Limits, Received};
 
 /// Trusts the broker and its permissions: writes `auth` of kind `internal`, and demands nothing.
-/// The default, for a broker that only our own agents reach.
+/// It is the default, for a broker that only our own agents reach.
+///
+/// ```
+/// use agent_rpc_core::Client;
+/// use agent_rpc_core::trust::TrustBroker;
+///
+/// let client = Client::builder("concierge").trust(TrustBroker);
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TrustBroker;
 

@@ -6,22 +6,29 @@ use std::fmt;
 use crate::wire::{LimitExceeded, TransportKind, codes};
 
 /// An envelope that cannot become a frame.
+///
+/// ```
+/// use agent_rpc_core::trust::SealError;
+///
+/// let error = SealError::NoProof("the token endpoint answered 503".to_owned());
+/// assert_eq!(error.code(), "AUTH_REJECTED");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SealError {
-    /// It passes one of our own limits.
+    /// The envelope exceeds one of our own limits.
     Limit(LimitExceeded),
-    /// It is larger than the broker takes.
+    /// The envelope is larger than the broker takes.
     TooLargeFor {
         /// The kind of broker.
         kind: TransportKind,
-        /// How many bytes it has.
+        /// How many bytes the envelope has.
         size: usize,
         /// How many the broker takes.
         max: usize,
     },
-    /// The proof that peers demand could not be had: why, without any secret. A token may be had
-    /// later.
+    /// The proof that peers demand could not be made. The text says why, and holds no secret. It
+    /// may succeed later, as for a token whose issuer is away.
     NoProof(String),
 }
 

@@ -7,11 +7,23 @@ use super::{SealError, Trust};
 use crate::transport::Vouched;
 use crate::wire::{AgentAddress, AgentRpcEnvelope, AuthRejection, Keyring, Limits, Received};
 
-/// Signs everything that is sent with one key, and believes what any key of the keyring signed.
+/// Signs every message that is sent with one key, and believes messages that any key of the keyring
+/// signed.
 ///
-/// Both sides verify: a caller whose keyring lacks the key that an agent signs with does not believe
-/// its answers, not even the one that says why it was refused, and times out. To rotate a key, let
-/// everybody accept the new one before anybody signs with it.
+/// Both sides verify. A caller whose keyring lacks the key of an agent believes none of that agent's
+/// answers, not even one that says why the call was refused: the call times out. To rotate a key,
+/// let every agent and client accept the new key before any of them signs with it.
+///
+/// ```
+/// use agent_rpc_core::Agent;
+/// use agent_rpc_core::trust::SharedKeys;
+/// use agent_rpc_core::wire::{Key, Keyring};
+///
+/// # let secret = "a shared secret";
+/// let keyring = Keyring::new(Key::new("2026-11", secret)?);
+/// let agent = Agent::builder("pr-reviewer").trust(SharedKeys::new(keyring));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct SharedKeys {
     keyring: Keyring,

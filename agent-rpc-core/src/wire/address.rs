@@ -1,4 +1,4 @@
-//! Who is meant: `agent://pr-reviewer`, `agent://pr-reviewer@2.1`.
+//! The address of an agent: `agent://pr-reviewer`, `agent://pr-reviewer@2.1`.
 
 use bytestring::ByteString;
 
@@ -17,8 +17,8 @@ fn is_agent_address(text: &str) -> bool {
 text_type! {
     /// The address of an agent, `from` or `to`.
     ///
-    /// Any text behind `agent://` is valid in an envelope; only one that is `<id>` or
-    /// `<id>@<version>` has an [`AgentId`], and with it topics by convention.
+    /// Any text after `agent://` is valid in an envelope; only `<id>` and `<id>@<version>` have an
+    /// [`AgentId`], and with it topics by convention.
     ///
     /// ```
     /// # use agent_rpc_core::wire::AgentAddress;
@@ -37,7 +37,7 @@ impl AgentAddress {
         Self(ByteString::from(format!("{SCHEME}{id}")))
     }
 
-    /// What stands behind `agent://`.
+    /// The text after `agent://`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.as_str()[SCHEME.len()..]
@@ -52,14 +52,14 @@ impl AgentAddress {
         AgentId::from_text(id).ok_or(const { NameError::expected(AgentId::EXPECTED) })
     }
 
-    /// The version behind `@`, if the address names one.
+    /// The version after `@`, if the address names one.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.split().1
     }
 
-    /// Whether what is addressed so is for, or comes from, `agent`: the id is the same, and the
-    /// version where both name one.
+    /// Whether this address names `agent`: both have the same id and, if both name a version, the
+    /// same version.
     #[must_use]
     pub fn is_for(&self, agent: &Self) -> bool {
         let ((id, version), (agent_id, agent_version)) = (self.split(), agent.split());

@@ -1,4 +1,4 @@
-//! What a response holds: `{"ok":true,"data":…}` or `{"ok":false,"error":{…}}`.
+//! The payload of a response: `{"ok":true,"data":…}` or `{"ok":false,"error":{…}}`.
 
 use std::error::Error;
 use std::fmt;
@@ -12,9 +12,9 @@ use super::payload::{Payload, PayloadError};
 
 /// An error that one agent answers another with.
 ///
-/// A handler returns one to choose its own code; any other error of a handler becomes one with
-/// [`codes::HANDLER_ERROR`] and that error's text. It is what the caller gets to read: put nothing
-/// into it that the caller must not see.
+/// A handler returns a fault to choose the code; any other error of a handler becomes a fault with
+/// [`codes::HANDLER_ERROR`] and that error's text. The caller reads it: put nothing into it that the
+/// caller must not see.
 ///
 /// ```
 /// # use agent_rpc_core::wire::Fault;
@@ -30,11 +30,11 @@ use super::payload::{Payload, PayloadError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// For machines: one of [`codes`], or the agent's own.
+    /// The error code, for programs: one of [`codes`], or the agent's own.
     pub code: String,
-    /// For people.
+    /// The message, for people.
     pub message: String,
-    /// For machines that know the code.
+    /// Details, for programs that know the code.
     pub details: Option<Payload>,
 }
 
@@ -44,7 +44,7 @@ impl Fault {
         Self { code: code.into(), message: message.into(), details: None }
     }
 
-    /// With details.
+    /// Adds details.
     #[must_use]
     pub fn with_details(mut self, details: Payload) -> Self {
         self.details = Some(details);
@@ -58,7 +58,7 @@ impl fmt::Display for Fault {
     }
 }
 
-// `Fault` is no `Error` itself, so that every error can become one with `?`.
+// `Fault` does not implement `Error`, so that `?` can turn every error into one.
 impl<E: Error> From<E> for Fault {
     fn from(error: E) -> Self {
         Self::new(codes::HANDLER_ERROR, error.to_string())
@@ -82,7 +82,7 @@ struct FaultJson<'a> {
     details: Option<&'a RawValue>,
 }
 
-/// How the answer with a value begins, in canonical form.
+/// The beginning of an answer with a value, in canonical form.
 const VALUE_BEGINS: &str = r#"{"ok":true,"data":"#;
 
 /// The payload of a response.
@@ -102,13 +102,13 @@ pub(crate) fn answer_payload(answer: &Result<Payload, Fault>) -> Result<Payload,
     }
 }
 
-/// As [`answer_of`], with the data read as a type where it lies, in one pass. The common form, which
-/// is how our own agents write a value, is known by its text; anything else takes the long way.
+/// Like [`answer_of`], but reads the data as a type in place, in one pass. That works for the form in
+/// which our own agents write a value; any other form is read as [`answer_of`] reads it.
 pub(crate) fn answer_as<T: DeserializeOwned>(
     payload: &Payload,
 ) -> Result<Result<T, Fault>, PayloadError> {
     let data = payload.json().strip_prefix(VALUE_BEGINS).and_then(|rest| rest.strip_suffix('}'));
-    // More members after the data would be trailing text here, which no type takes.
+    // If more members follow the data, the rest is not one JSON value, and reading it fails.
     if let Some(data) = data
         && let Ok(value) = serde_json::from_str(data)
     {
@@ -120,7 +120,7 @@ pub(crate) fn answer_as<T: DeserializeOwned>(
     }
 }
 
-/// What a response's payload says; an error if it is no answer.
+/// Reads a response's payload; an error if it is not an answer.
 pub(crate) fn answer_of(payload: &Payload) -> Result<Result<Payload, Fault>, PayloadError> {
     let answer: AnswerJson<'_> = payload.parse()?;
     match answer {

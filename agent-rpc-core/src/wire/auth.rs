@@ -1,4 +1,4 @@
-//! How a message says who sent it, and why that was not believed.
+//! The `auth` member: the proof of a message's sender, and the reasons for which it is rejected.
 
 use std::fmt;
 
@@ -6,7 +6,15 @@ use bytestring::ByteString;
 
 use super::names::NameError;
 
-/// A non-empty string of an `auth` block. Its `Debug` shows nothing of it: it may be a token.
+/// A non-empty string of an `auth` member. Its `Debug` shows nothing of it: it may be a token.
+///
+/// ```
+/// use agent_rpc_core::wire::AuthText;
+///
+/// let token = AuthText::new("ey…")?;
+/// assert_eq!(format!("{token:?}"), "AuthText(…)");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthText(ByteString);
 
@@ -39,6 +47,14 @@ impl fmt::Debug for AuthText {
 }
 
 /// The `auth` member. Its `Debug` shows no token and no signature.
+///
+/// ```
+/// use agent_rpc_core::wire::{Auth, AuthText};
+///
+/// let auth = Auth::Oidc { token: AuthText::new("ey…")?, key_id: None };
+/// assert_eq!(auth.kind(), "oidc");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
@@ -46,7 +62,7 @@ pub enum Auth {
     Internal,
     /// A signature over the canonical form.
     Hmac {
-        /// Which of the shared keys made it.
+        /// The id of the shared key that made the signature.
         key_id: AuthText,
         /// 64 lower-case hex digits.
         signature: AuthText,
@@ -55,7 +71,7 @@ pub enum Auth {
     Oidc {
         /// The bearer token.
         token: AuthText,
-        /// The provider's key.
+        /// The id of the provider's key.
         key_id: Option<AuthText>,
     },
     /// A token of the OAuth2 client-credentials grant.
@@ -89,20 +105,25 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// Why an `auth` block did not verify. The codes are the protocol's.
+/// Why an `auth` member did not verify. The protocol defines the codes.
+///
+/// ```
+/// # use agent_rpc_core::wire::AuthReason;
+/// assert_eq!(AuthReason::BadSignature.code(), "bad-signature");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuthReason {
     /// There is no `auth` member.
     MissingAuth,
-    /// It is of another kind than this agent demands.
+    /// `auth` is of another kind than this agent demands.
     WrongKind,
-    /// It has no deadline, or one so far away that nobody could remember it so long: it might be
-    /// replayed for ever.
+    /// The message has no deadline, or one so far away that no agent remembers the message until
+    /// then: it could be replayed for ever.
     MissingDeadline,
-    /// It may have been handled, and whoever knew has forgotten.
+    /// The message may have been handled, and the store has forgotten whether it was.
     Replayed,
-    /// No active key made this signature: another key, or other bytes.
+    /// No active key made this signature: it was another key, or the bytes were others.
     BadSignature,
 }
 
@@ -120,13 +141,20 @@ impl AuthReason {
     }
 }
 
-/// An `auth` block that did not verify.
+/// An `auth` member that did not verify.
+///
+/// ```
+/// use agent_rpc_core::wire::{AuthReason, AuthRejection};
+///
+/// let rejection = AuthRejection::new(AuthReason::WrongKind, "a token is demanded");
+/// assert_eq!(rejection.to_string(), "wrong-kind: a token is demanded");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthRejection {
-    /// The reason, for machines.
+    /// The reason, for programs.
     pub reason: AuthReason,
-    /// What the operator of this agent can act on.
+    /// The details, for the operator of this agent.
     pub detail: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! A topic on a kind of broker: what `replyTo` holds.
+//! The address of a topic on a kind of broker: the value of `replyTo`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,6 +9,12 @@ use super::names::{NameError, text_type};
 use super::topic::Topic;
 
 /// A kind of broker.
+///
+/// ```
+/// # use agent_rpc_core::wire::TransportKind;
+/// assert_eq!("nats".parse(), Ok(TransportKind::Nats));
+/// assert_eq!(TransportKind::Other("redis").name(), "redis");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TransportKind {
     /// Apache Kafka.
@@ -24,16 +30,16 @@ pub enum TransportKind {
     /// No broker: one process.
     Memory,
     /// A broker that the protocol has no scheme for, by its name: `redis`. No `replyTo` can name
-    /// it: its deliveries carry the way back themselves.
+    /// its topics: its deliveries themselves carry the topic to answer at.
     Other(&'static str),
 }
 
 impl TransportKind {
-    /// Every kind that the protocol knows, in its order.
+    /// Every kind that the protocol knows, in the protocol's order.
     pub const ALL: [Self; 6] =
         [Self::Kafka, Self::Nats, Self::Sqs, Self::Amqp, Self::Mqtt, Self::Memory];
 
-    /// Its name, which is the scheme of its addresses where it has one: `nats`.
+    /// The kind's name, which is the scheme of its addresses if it has one: `nats`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,7 +83,7 @@ fn split(text: &str) -> Option<(TransportKind, &str)> {
 }
 
 text_type! {
-    /// A topic on a kind of broker, `nats://agents.concierge.responses`: what `replyTo` holds.
+    /// A topic on a kind of broker, `nats://agents.concierge.responses`: the value of `replyTo`.
     ///
     /// ```
     /// # use agent_rpc_core::wire::{BrokerAddress, TransportKind};
@@ -108,7 +114,7 @@ impl BrokerAddress {
     /// The topic: everything after the first `://`.
     ///
     /// # Errors
-    /// If that is no topic: the sender may write anything.
+    /// If that text is not a topic: the sender may write anything.
     pub fn topic(&self) -> Result<Topic, NameError> {
         let topic = self.0.slice_ref(self.parts().1);
         Topic::from_text(topic).ok_or(const { NameError::expected(Topic::EXPECTED) })

@@ -1,4 +1,4 @@
-//! When a call ends, whatever happens.
+//! The deadline of a call: the time at which it ends, whatever happens.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,19 +6,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::names::NameError;
 
 /// A point in time on the wire: milliseconds since the epoch, 1 to 2^53-1.
+///
+/// ```
+/// # use std::time::{Duration, SystemTime};
+/// # use agent_rpc_core::wire::Deadline;
+/// let now = SystemTime::now();
+/// let deadline = Deadline::after(now, Duration::from_secs(30));
+/// assert!(deadline.remaining(now) >= Duration::from_secs(30));
+/// assert!(deadline.remaining(now + Duration::from_secs(31)).is_zero());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Deadline(u64);
 
 impl Deadline {
     pub(super) const EXPECTED: &'static str = "a positive whole number";
 
-    /// The last moment that can be written down.
+    /// The last deadline that can be written.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// The moment this many milliseconds after the epoch.
+    /// The deadline this many milliseconds after the epoch.
     ///
     /// # Errors
-    /// If it is 0, or more than every peer can read (2^53-1).
+    /// If `millis` is 0, or more than every peer can read (2^53-1).
     pub const fn from_millis(millis: u64) -> Result<Self, NameError> {
         if millis == 0 || millis > Self::MAX.0 {
             return Err(NameError::expected(Self::EXPECTED));
@@ -26,8 +35,8 @@ impl Deadline {
         Ok(Self(millis))
     }
 
-    /// The moment `timeout` after `now`, rounded up to a millisecond; never outside what can be
-    /// written.
+    /// The deadline `timeout` after `now`, rounded up to a millisecond, and at most
+    /// [`Deadline::MAX`].
     #[must_use]
     pub fn after(now: SystemTime, timeout: Duration) -> Self {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(timeout);
@@ -41,7 +50,7 @@ impl Deadline {
         self.0
     }
 
-    /// What is left of it at `now`; zero when it has passed.
+    /// The time from `now` to the deadline; zero when it has passed.
     #[must_use]
     pub fn remaining(self, now: SystemTime) -> Duration {
         // Not `UNIX_EPOCH + …`: a deadline off the wire may be beyond what `SystemTime` can hold.
@@ -49,7 +58,7 @@ impl Deadline {
         Duration::from_millis(self.0).saturating_sub(now)
     }
 
-    /// A number of the wire, however it was spelt.
+    /// Takes a number off the wire, which may be written as `1.0` or `1e3`, too.
     pub(super) fn from_number(value: f64) -> Option<Self> {
         let whole = value.fract() == 0.0 && (1.0..=Self::MAX.0 as f64).contains(&value);
         whole.then_some(Self(value as u64))

@@ -1,7 +1,7 @@
-//! From an envelope to bytes, in canonical form from the start.
+//! Encodes an envelope, in canonical form from the start.
 //!
-//! A frame is the canonical form with `auth` as a last member: to sign it is to hash what was
-//! just written, and the payload is copied once.
+//! A frame is the canonical form with `auth` as the last member: a signature is a hash of the bytes
+//! that were just written, and the payload is copied once.
 
 use std::io::Write;
 
@@ -16,10 +16,10 @@ use super::limits::Limits;
 use super::payload::Payload;
 
 impl AgentRpcEnvelope {
-    /// The bytes that go to the broker, with `auth` as it is set.
+    /// The bytes for the broker, with `auth` as it is set.
     ///
     /// # Errors
-    /// If it passes a limit: it would be refused at the other end.
+    /// If the envelope exceeds a limit: the receiver would refuse it.
     pub fn encode(&self, limits: &Limits) -> Result<Bytes, LimitExceeded> {
         let mut out = self.open_frame(limits)?;
         if let Some(auth) = &self.auth {
@@ -28,10 +28,10 @@ impl AgentRpcEnvelope {
         close_frame(out, limits)
     }
 
-    /// The bytes that go to the broker, signed with the keyring's own key in place of `auth`.
+    /// The bytes for the broker, with a signature by the keyring's own key in place of `auth`.
     ///
     /// # Errors
-    /// If it passes a limit: it would be refused at the other end.
+    /// If the envelope exceeds a limit: the receiver would refuse it.
     pub fn encode_signed(
         &self,
         keyring: &Keyring,
@@ -48,7 +48,7 @@ impl AgentRpcEnvelope {
         close_frame(out, limits)
     }
 
-    /// What HMAC signs: the members but `auth`, as ECMAScript prints them.
+    /// The bytes that HMAC signs: all members but `auth`, as ECMAScript prints them.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.size_hint());
@@ -84,7 +84,7 @@ impl AgentRpcEnvelope {
         Ok(())
     }
 
-    /// Room for the names, the numbers, a signature and what the members hold.
+    /// An estimate of the frame's size: the members, their names, numbers and a signature.
     fn size_hint(&self) -> usize {
         let texts = self.message_id.as_str().len()
             + self.correlation_id.as_str().len()
@@ -106,7 +106,7 @@ impl AgentRpcEnvelope {
         }
     }
 
-    /// Writes everything that is signed in front of the payload's own bytes.
+    /// Writes everything that is signed before the payload's own bytes.
     pub(super) fn write_head(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"version":"#);
         out.push(b'0' + VERSION);

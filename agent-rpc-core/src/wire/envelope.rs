@@ -1,5 +1,5 @@
-//! The envelope of v1. **Frozen**: its members, their names, their order and their rules are
-//! what every peer in any language relies on; v1.x only adds optional members.
+//! The envelope of v1. It is **frozen**: peers in every language rely on its members, their names,
+//! their order and their rules; v1.x only adds optional members.
 
 use super::address::AgentAddress;
 use super::auth::Auth;
@@ -12,14 +12,19 @@ use super::payload::Payload;
 /// The one version of the protocol.
 pub const VERSION: u8 = 1;
 
-/// What a message is.
+/// The kind of a message.
+///
+/// ```
+/// # use agent_rpc_core::wire::Kind;
+/// assert_eq!(Kind::Request.as_str(), "request");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Asks an agent for something.
     Request,
     /// Answers a request.
     Response,
-    /// Tells whoever listens.
+    /// Tells something to all listeners.
     Event,
 }
 
@@ -39,7 +44,7 @@ impl Kind {
     }
 }
 
-/// One message between two agents, as it is before it is written or after it was read.
+/// One message between two agents, before it is encoded or after it was decoded.
 ///
 /// ```
 /// # use agent_rpc_core::wire::{AgentRpcEnvelope, Kind, Limits, Payload, Received};
@@ -62,29 +67,29 @@ impl Kind {
 pub struct AgentRpcEnvelope {
     /// Request, response or event.
     pub kind: Kind,
-    /// Names this message.
+    /// The id of this message.
     pub message_id: MessageId,
-    /// Names the call that it belongs to; events have one too.
+    /// The id of the call that the message belongs to; events have one too.
     pub correlation_id: CorrelationId,
-    /// The message that led to this one.
+    /// The id of the message that led to this one.
     pub caused_by: Option<MessageId>,
-    /// Who sent it, by its own word until `auth` has verified.
+    /// The sender; its own claim until `auth` has been verified.
     pub from: AgentAddress,
-    /// Whom it is for; of an event, the agent whose topic it is on.
+    /// The receiver; in an event, the agent whose topic it is published to.
     pub to: AgentAddress,
-    /// What is asked, answered or told.
+    /// The capability that is asked for or answers, or the name of the event.
     pub capability: Capability,
-    /// Where to answer, by the sender's word.
+    /// The address to answer at; the sender's own claim.
     pub reply_to: Option<BrokerAddress>,
-    /// When nobody waits for it any more.
+    /// The time after which nobody waits for the message.
     pub deadline: Option<Deadline>,
-    /// Whose it is, where several tenants share a fleet.
+    /// The tenant of the message, where several tenants share a fleet.
     pub tenant_id: Option<TenantId>,
-    /// Strings beside the payload.
+    /// Names and values beside the payload.
     pub headers: Headers,
-    /// What it is about. We always write one; a peer may leave it out, which is not `null`.
+    /// The data. We always write one; a peer may leave it out, which is not the same as `null`.
     pub payload: Option<Payload>,
-    /// How the sender proves who it is. Not part of what is signed.
+    /// The proof of the sender. It is not signed itself.
     pub auth: Option<Auth>,
 }
 

@@ -1,16 +1,23 @@
-//! What is wrong with an envelope: every flaw at once, each with its path.
+//! The errors of an envelope: all flaws at once, each with its path.
 //!
-//! No error repeats what the envelope holds: an offset leads to it, and the text is safe to log.
-//! Only the name of an unknown member or of a header is shown, cut short.
+//! No error repeats a value of the envelope: it gives an offset, and its text is safe to log. Only
+//! the name of an unknown member or of a header is shown, cut short.
 
 use std::fmt;
 
 use super::json::Ambiguity;
 
-/// Beyond this, flaws are counted and not kept: a hostile frame must not become a large error.
-const KEPT: usize = 32;
+/// Flaws beyond this number are only counted: a hostile frame must not become a large error.
+const MAX_FLAWS: usize = 32;
 
 /// Bytes that are not an envelope of v1.
+///
+/// ```
+/// # use agent_rpc_core::wire::{Limits, Problem, Received};
+/// let error = Received::decode(r#"{"version":1}"#, &Limits::default()).unwrap_err();
+/// let flaw = &error.flaws()[0];
+/// assert_eq!((flaw.path.as_str(), &flaw.problem), ("kind", &Problem::Missing));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
     flaws: Vec<Flaw>,
@@ -19,20 +26,20 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    /// The flaws, in the order in which they stand; never empty.
+    /// The flaws, in the order in which they were found; never empty.
     #[must_use]
     pub fn flaws(&self) -> &[Flaw] {
         &self.flaws
     }
 
-    /// How many further flaws there are, beyond those that are kept.
+    /// How many flaws there are beyond those of [`DecodeError::flaws`].
     #[must_use]
     pub fn more(&self) -> usize {
         self.more
     }
 
-    /// Whether an ECMAScript peer might have taken it: each flaw is one that we refuse because
-    /// two peers would read it differently.
+    /// Whether an ECMAScript peer might have taken the message: each flaw is one that we refuse
+    /// because two peers would read it differently.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.ambiguous
@@ -57,13 +64,13 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// One thing that is wrong with an envelope.
+/// One flaw of an envelope: a path and a problem. See [`DecodeError`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flaw {
-    /// Where: the member, `deadline` or `headers.x`; empty for the envelope as a whole.
+    /// The path of the member, `deadline` or `headers.x`; empty for the envelope as a whole.
     pub path: String,
-    /// What.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -76,36 +83,36 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// What is wrong.
+/// The problem of a [`Flaw`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It is not JSON.
+    /// The text is not JSON.
     Syntax {
         /// What was expected, or found.
         what: &'static str,
         /// The byte at which reading ended.
         at: usize,
     },
-    /// It is not UTF-8.
+    /// The bytes are not UTF-8.
     NotUtf8 {
         /// The first byte that is not.
         at: usize,
     },
-    /// Two peers would read it differently.
+    /// Two peers would read the value differently.
     Ambiguous {
-        /// In which way.
+        /// The kind of ambiguity.
         why: Ambiguity,
-        /// The byte at which it stands.
+        /// The byte at which the value begins.
         at: usize,
     },
     /// A member that every envelope has is absent.
     Missing,
     /// v1 has no such member.
     Unknown,
-    /// The value is not what the member holds.
+    /// The value is not of the member's type; the text says what was expected.
     Expected(&'static str),
-    /// It is larger than a limit allows.
+    /// The envelope exceeds a limit.
     TooLarge(LimitExceeded),
 }
 
@@ -123,7 +130,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A limit of [`Limits`](super::Limits), passed.
+/// A limit of [`Limits`](super::Limits) that an envelope exceeds.
+///
+/// ```
+/// # use agent_rpc_core::wire::LimitExceeded;
+/// let exceeded = LimitExceeded::Headers { count: 65, limit: 64 };
+/// assert_eq!(exceeded.to_string(), "65 headers are more than the limit of 64");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitExceeded {
@@ -179,7 +192,7 @@ impl std::error::Error for LimitExceeded {}
 pub(super) struct Flaws {
     kept: Vec<Flaw>,
     more: usize,
-    /// Whether there was one that no peer would have taken.
+    /// Whether there was a flaw that no peer would have taken.
     plain: bool,
 }
 
@@ -187,7 +200,7 @@ impl Flaws {
     #[cold]
     pub(super) fn add(&mut self, path: impl Into<String>, problem: Problem) {
         self.plain |= !matches!(problem, Problem::Ambiguous { .. } | Problem::NotUtf8 { .. });
-        if self.kept.len() < KEPT {
+        if self.kept.len() < MAX_FLAWS {
             self.kept.push(Flaw { path: path.into(), problem });
         } else {
             self.more += 1;
@@ -211,8 +224,8 @@ pub(super) fn shown(name: &str) -> String {
     Shown(name, 40).to_string()
 }
 
-/// A text off the wire as a log or an error may show it: so many characters, on one line, and
-/// without escapes that a terminal would obey.
+/// A text off the wire as a log or an error may show it: at most this many characters, on one line,
+/// and without escape sequences that a terminal would obey.
 pub(crate) struct Shown<'a>(pub(crate) &'a str, pub(crate) usize);
 
 impl fmt::Display for Shown<'_> {

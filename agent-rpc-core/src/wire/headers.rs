@@ -1,4 +1,4 @@
-//! Strings that travel with a message, and are signed with it.
+//! Headers: names and values that travel with a message, and are signed with it.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub mod reserved {
     pub const TRACEPARENT: &str = "traceparent";
     /// W3C trace context: what vendors add.
     pub const TRACESTATE: &str = "tracestate";
-    /// The caller's key; where absent the `messageId` is the key.
+    /// The caller's idempotency key; if absent, the `messageId` is the key.
     pub const IDEMPOTENCY_KEY: &str = "x-agent-rpc-idempotency-key";
     /// Hops so far in this chain of calls.
     pub const DEPTH: &str = "x-agent-rpc-depth";
@@ -20,7 +20,7 @@ pub mod reserved {
     pub const PATH: &str = "x-agent-rpc-path";
     /// The conversation that this belongs to.
     pub const SESSION: &str = "x-agent-rpc-session";
-    /// What the chain may still spend.
+    /// The budget that is left for the chain of calls.
     pub const BUDGET: &str = "x-agent-rpc-budget";
     /// On a request: `accept` = the caller takes several answers.
     pub const STREAM: &str = "x-agent-rpc-stream";
@@ -28,14 +28,14 @@ pub mod reserved {
     pub const SEQUENCE: &str = "x-agent-rpc-seq";
     /// On an answer of a stream: `true` on the last one.
     pub const FINAL: &str = "x-agent-rpc-final";
-    /// On an answer: `true` = it was stored, and the handler was not run again. Ours; a peer that
-    /// does not know it loses nothing.
+    /// On an answer: `true` = it was stored, and the handler was not run again. Not part of v1; a
+    /// peer that does not know it loses nothing.
     pub const REPLAYED: &str = "x-agent-rpc-replayed";
     /// `vMAJOR.MINOR.PATCH-suffix` of the caller's fleet, set by others.
     pub const FLEET_VERSION: &str = "x-fleet-version";
 }
 
-/// A header name that no envelope may carry.
+/// The error for a header named `__proto__`, which no envelope may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProtoHeader;
@@ -51,11 +51,21 @@ impl std::error::Error for ProtoHeader {}
 /// A map from names to values that keeps the order of the wire.
 ///
 /// Names are exact: `Traceparent` is another header than `traceparent`. Names that are array
-/// indices (`7`) come first, by value, as ECMAScript has them.
+/// indices (`7`) come first, by value, as in ECMAScript.
+///
+/// ```
+/// # use agent_rpc_core::wire::Headers;
+/// let mut headers = Headers::new();
+/// headers.insert("x-trace", "1")?;
+/// assert_eq!(headers.get("x-trace"), Some("1"));
+/// assert!(headers.insert("__proto__", "1").is_err());
+/// # Ok::<(), agent_rpc_core::wire::ProtoHeader>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     entries: Vec<(ByteString, ByteString)>,
-    /// On the wire `{}` and nothing at all differ, and are signed differently.
+    /// Whether the member is written. On the wire `{}` differs from no member, and is signed
+    /// differently.
     present: bool,
 }
 
@@ -72,10 +82,10 @@ impl Headers {
         self.entries.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
     }
 
-    /// Sets a header, in its old place where it was set before.
+    /// Sets a header; one that was set before keeps its position.
     ///
     /// # Errors
-    /// If it is named `__proto__`.
+    /// If the name is `__proto__`.
     pub fn insert(
         &mut self,
         name: impl Into<String>,
@@ -96,7 +106,7 @@ impl Headers {
         Ok(())
     }
 
-    /// Takes a header out.
+    /// Removes a header, and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<String> {
         let at = self.entries.iter().position(|(known, _)| **known == *name)?;
         let (_, value) = self.entries.remove(at);
@@ -109,30 +119,30 @@ impl Headers {
         self.entries.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// How many there are.
+    /// How many headers there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes of all names and values.
+    /// The number of bytes of all names and values.
     #[must_use]
     pub fn size(&self) -> usize {
         self.entries.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
-    /// Whether the member is written; an empty `{}` that came off the wire still is.
+    /// Whether the member is written, as is an empty `{}` that came off the wire.
     pub(super) fn is_present(&self) -> bool {
         self.present
     }
 
-    /// Headers off the wire, already known to differ in their names.
+    /// Headers off the wire, whose names are known to be distinct.
     pub(super) fn from_wire(entries: Vec<(ByteString, ByteString)>, disordered: bool) -> Self {
         let mut headers = Self { entries, present: true };
         if disordered {
@@ -149,7 +159,7 @@ impl Headers {
 
 pub(super) const PROTO: &str = "__proto__";
 
-/// Shows names only: a value may be a secret of somebody's.
+/// Shows names only: a value may be a user's secret.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.entries.iter().map(|(name, _)| &**name)).finish()

@@ -1,7 +1,7 @@
-//! Shared keys: signing what we send, verifying what we receive.
+//! Shared keys: sign the messages that we send, verify those that we receive.
 //!
-//! A key is kept as the state of HMAC-SHA-256 behind its secret, which costs two blocks less per
-//! message and leaves no secret in memory; that state is zeroed when it is dropped.
+//! A key holds the state of HMAC-SHA-256 after its secret was read. That saves two blocks of hashing
+//! per message, and keeps the secret out of memory; the state is zeroed when it is dropped.
 
 use std::fmt;
 
@@ -13,7 +13,15 @@ use super::auth::{Auth, AuthReason, AuthRejection};
 
 const SIGNATURE_DIGITS: usize = 64;
 
-/// A secret that two agents share, under a name.
+/// A secret that two agents share, with the id by which messages name it.
+///
+/// ```
+/// # use agent_rpc_core::wire::{Key, KeyError};
+/// let key = Key::new("2026-11", "a shared secret")?;
+/// assert_eq!(key.id(), "2026-11");
+/// assert_eq!(Key::new("2026-11", "").unwrap_err(), KeyError::EmptySecret);
+/// # Ok::<(), KeyError>(())
+/// ```
 #[derive(Clone)]
 pub struct Key {
     id: ByteString,
@@ -21,8 +29,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key made of the secret's UTF-8 bytes. The caller's copy of the secret is the caller's
-    /// to forget.
+    /// A key made of the secret's UTF-8 bytes. The caller must erase its own copy of the secret.
     ///
     /// # Errors
     /// If the id or the secret is empty.
@@ -38,13 +45,13 @@ impl Key {
         Ok(Self { id, mac })
     }
 
-    /// The name that an envelope's `auth.keyId` holds.
+    /// The id that an envelope's `auth.keyId` names.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The signature of the parts, one behind the other, as hex digits.
+    /// The signature of the parts, one after the other, as hex digits.
     pub(super) fn sign(&self, parts: &[&[u8]]) -> [u8; SIGNATURE_DIGITS] {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let tag = self.mac_of(parts).finalize().into_bytes();
@@ -56,8 +63,8 @@ impl Key {
         digits
     }
 
-    /// Whether `signature` is that of the parts, in a time that does not depend on where it
-    /// differs.
+    /// Whether `signature` is the signature of the parts. The time that this takes does not depend on
+    /// where they differ.
     fn verifies(&self, parts: &[&[u8]], signature: &str) -> bool {
         let Some(tag) = tag_of(signature) else {
             return false;
@@ -82,7 +89,7 @@ impl fmt::Debug for Key {
 }
 
 fn tag_of(signature: &str) -> Option<[u8; SIGNATURE_DIGITS / 2]> {
-    // Upper-case digits fail: the signature is text, and has one spelling.
+    // Upper-case digits fail: a signature is a text with one spelling.
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -98,8 +105,8 @@ fn tag_of(signature: &str) -> Option<[u8; SIGNATURE_DIGITS / 2]> {
 
 /// Keys by their ids: one signs, all of them verify.
 ///
-/// To rotate without a gap, let every agent first accept the new key, then sign with it, and
-/// take the old one out when nothing signed with it can still arrive.
+/// To rotate keys without a gap, let every agent first accept the new key, then sign with it, and
+/// remove the old key when no message that it signed can still arrive.
 ///
 /// ```
 /// # use agent_rpc_core::wire::{Key, Keyring};
@@ -115,16 +122,16 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// A keyring that signs with `key` and accepts what it signed.
+    /// A keyring that signs with `key`, and accepts messages that `key` signed.
     #[must_use]
     pub fn new(key: Key) -> Self {
         Self { signing: key, accepted: Vec::new() }
     }
 
-    /// Also accepts what `key` signed.
+    /// Also accepts messages that `key` signed.
     ///
     /// # Errors
-    /// If a key of this id is there already.
+    /// If the keyring has a key of this id already.
     pub fn accepting(mut self, key: Key) -> Result<Self, KeyError> {
         if self.find(key.id()).is_some() {
             return Err(KeyError::DuplicateId(key.id().to_owned()));
@@ -176,7 +183,7 @@ impl Keyring {
 pub enum KeyError {
     /// A key's id is empty: no envelope could name it.
     EmptyId,
-    /// A key's secret is empty: everyone has it.
+    /// A key's secret is empty: everybody knows it.
     EmptySecret,
     /// Two keys have this id.
     DuplicateId(String),

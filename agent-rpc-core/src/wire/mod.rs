@@ -1,12 +1,11 @@
-//! What two agents agree on, whatever broker lies between them: **frozen** as v1.
+//! The protocol that two agents speak over any broker: encode, sign, decode and verify messages.
 //!
 //! A message is an [`AgentRpcEnvelope`]. [`AgentRpcEnvelope::encode`] makes a frame of it,
 //! [`AgentRpcEnvelope::encode_signed`] a signed one; [`Received::decode`] reads a frame and
-//! [`Received::verify`] checks its signature. Everything here is bytes and keys: no I/O, no
-//! runtime.
+//! [`Received::verify`] checks its signature. This module knows bytes and keys: no I/O, no runtime.
 //!
-//! Frozen are the members and their rules, the canonical form that is signed, the names of
-//! topics and the reserved headers. The Rust types around them may still move.
+//! Version 1 of the protocol is **frozen**: the members and their rules, the canonical form that is
+//! signed, the names of topics and the reserved headers. The Rust types may still change.
 
 mod address;
 mod answer;

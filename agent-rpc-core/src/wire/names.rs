@@ -1,7 +1,8 @@
-//! The strings of an envelope that are more than strings: ids, capabilities, names.
+//! Types for the strings of an envelope: ids, capabilities, names.
 //!
-//! Each is made by a constructor that can fail and cannot be wrong afterwards. A value that was
-//! decoded shares the memory of its frame; copy what outlives it (`MessageId::new(id.as_str())`).
+//! A constructor checks the string; afterwards the value cannot be wrong. A value that was decoded
+//! shares the memory of its frame: copy one that outlives the message
+//! (`MessageId::new(id.as_str())`).
 
 use std::fmt;
 
@@ -10,7 +11,13 @@ use bytestring::ByteString;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// A string that is not what its type asks for.
+/// A string that breaks the rule of its type.
+///
+/// ```
+/// # use agent_rpc_core::wire::AgentId;
+/// let error = AgentId::new("no spaces").unwrap_err();
+/// assert_eq!(error.to_string(), "expected 1 to 64 of A-Z a-z 0-9 _ -");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameError {
     expected: &'static str,
@@ -21,7 +28,7 @@ impl NameError {
         Self { expected }
     }
 
-    /// What was expected, as a clause: `a non-empty string`.
+    /// The rule, as a clause: `a non-empty string`.
     #[must_use]
     pub const fn what(&self) -> &'static str {
         self.expected
@@ -110,45 +117,72 @@ fn non_empty(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// Names that build a topic. A dot would let agent `a` of tenant `b` and agent `a.b` share one;
-/// `*`, `>`, `#`, `+`, `/` or a space would let a name reach into a broker's pattern language.
+/// The rule for names that are part of topics. With a dot, agent `a` of tenant `b` and agent `a.b`
+/// would share a topic; `*`, `>`, `#`, `+`, `/` or a space would have a meaning in a broker's patterns.
 fn builds_a_topic(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// With a tenant of such a name, one agent's topic would be another's.
+/// The rule for tenants. If a tenant had the name of a role, two agents could have the same topic.
 fn names_a_tenant(text: &str) -> bool {
     builds_a_topic(text) && !matches!(text, "requests" | "responses" | "events" | "control" | "dlq")
 }
 
 text_type! {
-    /// Names one message. Ours are UUIDs of version 7.
+    /// The id of one message. We generate UUIDs of version 7.
+    ///
+    /// ```
+    /// # use agent_rpc_core::wire::{CorrelationId, MessageId};
+    /// let id = MessageId::generate();
+    /// let of_the_call = CorrelationId::from(&id);
+    /// assert_eq!(id.as_str(), of_the_call.as_str());
+    /// ```
     MessageId, non_empty, "a non-empty string"
 }
 
 text_type! {
-    /// Names one call: a request and its answers share it.
+    /// The id of one call: a request and its answers share it. See [`MessageId`].
     CorrelationId, non_empty, "a non-empty string"
 }
 
 text_type! {
-    /// What a request asks for, an answer answers or an event tells of: `review-pr`.
+    /// The name of what a request asks for, an answer answers or an event tells: `review-pr`.
+    ///
+    /// ```
+    /// # use agent_rpc_core::wire::Capability;
+    /// assert_eq!(Capability::new("review-pr")?.as_str(), "review-pr");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Capability, non_empty, "a non-empty string"
 }
 
 text_type! {
-    /// The tenant as an envelope names it. [`TenantName`] is one that can build a topic.
+    /// The tenant as an envelope names it. A [`TenantName`] can also be part of a topic.
+    ///
+    /// ```
+    /// # use agent_rpc_core::wire::{TenantId, TenantName};
+    /// let acme = TenantName::new("acme")?;
+    /// assert_eq!(TenantId::from(&acme).as_str(), "acme");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     TenantId, non_empty, "a non-empty string"
 }
 
 text_type! {
-    /// An agent's own name: what `agent://` is put in front of, and what its topics contain.
+    /// An agent's own name, which is part of its address and of its topics.
+    ///
+    /// ```
+    /// # use agent_rpc_core::wire::{AgentAddress, AgentId};
+    /// let id = AgentId::new("pr-reviewer")?;
+    /// assert_eq!(AgentAddress::of(&id).as_str(), "agent://pr-reviewer");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     AgentId, builds_a_topic, "1 to 64 of A-Z a-z 0-9 _ -"
 }
 
 text_type! {
-    /// A tenant whose name is part of topics.
+    /// The name of a tenant, which is part of topics. See [`TenantId`].
     TenantName, names_a_tenant,
     "1 to 64 of A-Z a-z 0-9 _ -, and none of requests, responses, events, control, dlq"
 }
@@ -181,14 +215,14 @@ impl From<Uuid> for CorrelationId {
     }
 }
 
-/// The text of an id, in memory that is shared from the start: every id is cloned.
+/// The text of an id, in shared memory from the start: every id is cloned.
 fn text_of(id: Uuid) -> ByteString {
     let mut text = [0; Hyphenated::LENGTH];
     id.hyphenated().encode_lower(&mut text);
     ByteString::try_from(Bytes::from_owner(text)).expect("ASCII")
 }
 
-/// The call that a message begins.
+/// The id of the call that a message begins.
 impl From<&MessageId> for CorrelationId {
     fn from(id: &MessageId) -> Self {
         Self(id.0.clone())

@@ -1,4 +1,4 @@
-//! What a message is about: raw JSON until somebody wants a type.
+//! The payload of a message: raw JSON, which is parsed when somebody asks for a type.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use super::json::{Ambiguity, Canonical, MAX_LEVELS, Scanner, Stop, Unwritable, t
 
 /// A JSON value in canonical form.
 ///
-/// It is made canonical once, when it is serialised or decoded, so that signing and sending it
-/// copy bytes and nothing more.
+/// It is made canonical once, when it is serialised or decoded: to sign and to send it, its bytes are
+/// only copied.
 ///
 /// ```
 /// # use agent_rpc_core::wire::Payload;
@@ -29,7 +29,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// `null`.
+    /// The value `null`.
     #[must_use]
     pub const fn null() -> Self {
         Self { json: ByteString::from_static("null"), levels: 0 }
@@ -38,8 +38,8 @@ impl Payload {
     /// Serialises a value.
     ///
     /// # Errors
-    /// If it does not serialise as JSON, or holds what peers would read differently, such as an
-    /// integer beyond 2^53.
+    /// If the value does not serialise as JSON, or holds a part that two peers would read
+    /// differently, such as an integer beyond 2^53.
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
         match to_canonical(value) {
             Ok(canonical) => Ok(Self::from_canonical(canonical)),
@@ -48,10 +48,10 @@ impl Payload {
         }
     }
 
-    /// Takes JSON text, in whatever form.
+    /// Takes JSON text, which need not be canonical.
     ///
     /// # Errors
-    /// If it is not JSON, or holds what peers would read differently.
+    /// If the text is not JSON, or holds a part that two peers would read differently.
     pub fn from_json(text: &str) -> Result<Self, PayloadError> {
         let mut scanner = Scanner::new(text, MAX_LEVELS);
         let read = scanner.document();
@@ -71,32 +71,32 @@ impl Payload {
         &self.json
     }
 
-    /// Reads it as a type, which may borrow from it.
+    /// Reads the payload as a type, which may borrow from it.
     ///
     /// # Errors
-    /// If it does not fit. The error says what was expected, not what was found.
+    /// If the payload does not fit the type. The error says what was expected, not what was found.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, PayloadError> {
         serde_json::from_str(&self.json).map_err(|error| PayloadError::misfit(&error))
     }
 
-    /// How deep it is nested; 0 for a scalar.
+    /// How many levels deep the value is nested; 0 for a scalar.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.levels
     }
 
     /// This value between two pieces of canonical JSON that nest it one level deeper.
-    pub(super) fn wrapped(&self, before: &str, behind: &str) -> Self {
-        let json = [before, self.json(), behind].concat();
+    pub(super) fn wrapped(&self, before: &str, after: &str) -> Self {
+        let json = [before, self.json(), after].concat();
         Self { json: ByteString::from(json), levels: self.levels + 1 }
     }
 
-    /// The same value in memory of its own, for one who keeps it longer than its message.
+    /// The same value in memory of its own, to be kept longer than its message.
     pub(crate) fn detached(&self) -> Self {
         Self { json: ByteString::from(self.json.to_string()), levels: self.levels }
     }
 
-    /// A value that stands in this one, sharing its memory. Its levels are an upper bound.
+    /// A part of this value, which shares its memory. The part's levels are an upper bound.
     pub(super) fn part(&self, part: &RawValue) -> Self {
         let levels = self.levels.saturating_sub(1);
         Self { json: self.json.slice_ref(part.get()), levels }
@@ -140,13 +140,20 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// Why a value is no payload, or a payload not the value that was wanted.
+/// Why a value cannot be a payload, or a payload cannot be read as a type.
+///
+/// ```
+/// # use agent_rpc_core::wire::{Ambiguity, Payload, PayloadError};
+/// let twice = Payload::from_json(r#"{"a":1,"a":2}"#);
+/// assert_eq!(twice, Err(PayloadError::Ambiguous(Ambiguity::DuplicateKey)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// Two peers would read it differently.
+    /// Two peers would read the value differently.
     Ambiguous(Ambiguity),
-    /// Its own `Serialize` failed, or it has no form in JSON (a map whose keys are no strings).
+    /// The value's own `Serialize` failed, or JSON has no form for it (a map with keys that are not
+    /// strings).
     Serialize(String),
     /// The text is not JSON.
     Syntax {
@@ -155,11 +162,11 @@ pub enum PayloadError {
         /// The byte at which reading ended.
         at: usize,
     },
-    /// It is nested deeper than any limit allows.
+    /// The value is nested deeper than any limit allows.
     TooDeep,
-    /// It is JSON, but not of the type that was asked for.
+    /// The payload is JSON, but not of the type that was asked for.
     Misfit {
-        /// What was expected there, where that can be told without showing what was found.
+        /// The type that was expected, if it can be told without showing what was found.
         expected: Option<String>,
         /// The byte of the canonical text, counted from 1.
         column: usize,
@@ -167,8 +174,8 @@ pub enum PayloadError {
 }
 
 impl PayloadError {
-    /// serde_json quotes what it found; of its sentences only the part about the type is kept, and
-    /// only of those that it makes itself.
+    /// serde_json quotes the value that it found, which may be a secret. Only the part of its sentence
+    /// about the expected type is kept, and only of the sentences that serde_json itself makes.
     fn misfit(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(clause, _)| clause);

@@ -1,4 +1,4 @@
-//! What came off the wire, before anybody believes it.
+//! A message that was decoded, before it is verified.
 
 use std::fmt;
 
@@ -13,35 +13,45 @@ use super::hmac::Keyring;
 use super::limits::Limits;
 use super::payload::Payload;
 
-/// An envelope that was read and obeys v1, and that nobody has vouched for yet.
+/// An envelope that was decoded and obeys v1, and that is not verified yet.
 ///
-/// What it holds are claims. [`Received::verify`] checks the signature; whoever has decided to
-/// believe it takes the envelope out with [`Received::trust`].
+/// Its members are the sender's claims. [`Received::verify`] checks the signature; take the envelope
+/// out with [`Received::trust`] only after that, or after another check that you rely on.
+///
+/// ```
+/// use agent_rpc_core::wire::{AgentRpcEnvelope, Keyring, Limits, Received};
+///
+/// fn read(frame: Vec<u8>, keyring: &Keyring) -> Result<AgentRpcEnvelope, Box<dyn std::error::Error>> {
+///     let received = Received::decode(frame, &Limits::default())?;
+///     received.verify(keyring)?;
+///     Ok(received.trust())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Received {
     pub(super) envelope: AgentRpcEnvelope,
     pub(super) frame: ByteString,
-    /// The frame up to here, and a `}`, is the canonical form. Ours always are, so that a
-    /// signature is verified over the bytes as they came.
+    /// If set, the frame up to this byte, and a `}`, is the canonical form: the signature is verified
+    /// over the frame's own bytes. Frames of our own agents are always like that.
     pub(super) canonical_to: Option<usize>,
 }
 
 impl Received {
-    /// Reads an envelope. Its strings and its payload share the memory of `frame`.
+    /// Decodes an envelope. Its strings and its payload share the memory of `frame`.
     ///
     /// # Errors
-    /// With every flaw, if it is not an envelope of v1 within the limits.
+    /// With all flaws, if the frame is not an envelope of v1 within the limits.
     pub fn decode(frame: impl Into<Bytes>, limits: &Limits) -> Result<Self, DecodeError> {
         decode::read(frame.into(), limits)
     }
 
-    /// What the sender says. Nothing in it is verified.
+    /// The envelope as the sender claims it. Nothing in it is verified.
     #[must_use]
     pub fn claims(&self) -> &AgentRpcEnvelope {
         &self.envelope
     }
 
-    /// The envelope, for one who believes it.
+    /// The envelope, as one to be believed: call this after verifying it.
     #[must_use]
     pub fn trust(self) -> AgentRpcEnvelope {
         self.envelope
@@ -56,13 +66,13 @@ impl Received {
     /// Checks that a key of the keyring signed this envelope.
     ///
     /// # Errors
-    /// With the reason, if none did.
+    /// With the reason, if no key did.
     pub fn verify(&self, keyring: &Keyring) -> Result<(), AuthRejection> {
         let auth = self.envelope.auth.as_ref();
         if let Some(end) = self.canonical_to {
             return keyring.verify(auth, &[&self.frame.as_bytes()[..end], b"}"]);
         }
-        // Peers order the members in another way: a new head, and the payload in its place.
+        // A peer may order the members in another way: write the signed part anew.
         let mut head = Vec::with_capacity(512);
         self.envelope.write_head(&mut head);
         let payload = self.envelope.payload.as_ref().map_or("", Payload::json);
@@ -77,11 +87,11 @@ impl fmt::Debug for Received {
     }
 }
 
-/// What HMAC signs, for an envelope as it stands on the wire: the 13 members but `auth`, as
+/// The bytes that HMAC signs of an encoded envelope: the 13 members other than `auth`, as
 /// ECMAScript's `JSON.stringify(JSON.parse(wire))` prints them, in the order of the protocol.
 ///
 /// # Errors
-/// If it is not an envelope of v1 within the default limits.
+/// If `wire` is not an envelope of v1 within the default limits.
 pub fn canonicalize_for_signing(wire: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let received = Received::decode(Bytes::copy_from_slice(wire), &Limits::default())?;
     Ok(received.claims().canonical())

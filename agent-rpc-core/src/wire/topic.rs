@@ -1,4 +1,5 @@
-//! Where messages go: topics, the convention that names them, and what each is for.
+//! Topics: the addresses that messages are published to, the convention for their names, and their
+//! roles.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,10 +11,10 @@ use bytestring::ByteString;
 
 use super::names::{AgentId, NameError, TenantName};
 
-/// A place to publish to or to subscribe at. Its name is the convention's or a user's; how a broker
-/// spells it is the transport's business.
+/// An address to publish to or to subscribe at. The convention or a user names it; the transport
+/// decides how the broker spells it.
 ///
-/// Two topics of one name are the same topic, whatever they are said to be for.
+/// Two topics with the same name are the same topic, even if they were given different roles.
 ///
 /// ```
 /// # use agent_rpc_core::wire::{AgentId, TenantName, Topic, TopicRole};
@@ -31,21 +32,22 @@ pub struct Topic {
     role: TopicRole,
 }
 
-/// What a topic is for. It is decided here, once: no transport reads it out of the name.
+/// The role of a topic: its purpose. It is decided once, by the constructor of [`Topic`]: no transport
+/// reads it out of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TopicRole {
     /// An agent's durable inbox: workers share it.
     Requests,
-    /// Where an agent's callers are answered, and every private address below that.
+    /// The topic at which an agent's own calls are answered, and every private address below it.
     Responses,
-    /// An agent's events: every listener gets each of them, and nobody need listen.
+    /// An agent's events: every listener gets each of them, and there may be no listener.
     Events,
     /// The runtime's own messages: every replica of the agent gets each of them.
     Control,
-    /// What an inbox could not admit.
+    /// The dead letters of an inbox.
     DeadLetters,
-    /// A name outside of the convention: somebody's inbox, unless [`Topic::with_role`] says more.
+    /// A name outside of the convention: an inbox, unless [`Topic::with_role`] says otherwise.
     Other,
 }
 
@@ -68,8 +70,9 @@ impl TopicRole {
             .find(|role| role.part() == part)
     }
 
-    /// What the convention says of a name: `agents.<id>.<role>`, or `agents.<id>.<tenant>.<role>`.
-    /// The role is known by its place: an agent may be called `responses`, and no tenant is.
+    /// The role that the convention gives a name: `agents.<id>.<role>`, or
+    /// `agents.<id>.<tenant>.<role>`. Only the position in the name tells the role: an agent may be
+    /// called `responses`. A tenant may not.
     fn of_name(name: &str) -> Self {
         let mut parts = name.split('.');
         if parts.next() != Some("agents") || parts.next().is_none_or(str::is_empty) {
@@ -93,11 +96,11 @@ impl Topic {
     pub(crate) const EXPECTED: &'static str =
         "1 to 1000 bytes without white space and control characters";
 
-    /// Takes 1 to 1000 bytes without white space and control characters. Its role is what the
-    /// convention says of the name.
+    /// Takes 1 to 1000 bytes without white space and control characters. The convention gives the
+    /// topic its role.
     ///
     /// # Errors
-    /// If it is anything else.
+    /// If the name is anything else.
     pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
         Self::from_text(ByteString::from(name.into()))
             .ok_or(const { NameError::expected(Self::EXPECTED) })
@@ -115,20 +118,20 @@ impl Topic {
         &self.name
     }
 
-    /// The name as bytes, in the topic's own memory: nothing is copied.
+    /// The name as bytes, which share the topic's memory: nothing is copied.
     #[must_use]
     pub fn shared(&self) -> Bytes {
         self.name.clone().into_bytes()
     }
 
-    /// What the topic is for.
+    /// The topic's role.
     #[must_use]
     pub fn role(&self) -> TopicRole {
         self.role
     }
 
-    /// The same topic, for what its user knows it to be: a name outside of the convention says
-    /// nothing by itself.
+    /// The same topic with this role: for a name outside of the convention, whose role only its user
+    /// knows.
     #[must_use]
     pub fn with_role(mut self, role: TopicRole) -> Self {
         self.role = role;
@@ -141,35 +144,35 @@ impl Topic {
         Self::of(agent, tenant, TopicRole::Requests)
     }
 
-    /// Where an agent's callers are answered.
+    /// The topic at which an agent's own calls are answered.
     #[must_use]
     pub fn responses(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
         Self::of(agent, tenant, TopicRole::Responses)
     }
 
-    /// Where an agent tells everyone who listens.
+    /// The topic to which an agent publishes its events.
     #[must_use]
     pub fn events(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
         Self::of(agent, tenant, TopicRole::Events)
     }
 
-    /// Where every replica of an agent hears the runtime's own messages.
+    /// The topic at which every replica of an agent receives the runtime's own messages.
     #[must_use]
     pub fn control(agent: &AgentId, tenant: Option<&TenantName>) -> Self {
         Self::of(agent, tenant, TopicRole::Control)
     }
 
-    /// Where what this inbox could not admit is kept.
+    /// The topic for the dead letters of this inbox.
     #[must_use]
     pub fn dead_letters(&self) -> Self {
         Self { name: ByteString::from(format!("{self}.dlq")), role: TopicRole::DeadLetters }
     }
 
-    /// An address of one subscriber, below this topic: `agents.a.responses.<token>`. Whoever must
-    /// not be able to write there must not be able to guess the token.
+    /// An address of one subscriber, below this topic: `agents.a.responses.<token>`. A token that
+    /// nobody can guess keeps others from publishing there.
     ///
     /// # Errors
-    /// If the name becomes too long, or the token cannot be part of one.
+    /// If the name becomes too long, or the token cannot be part of a name.
     pub fn private(&self, token: &str) -> Result<Self, NameError> {
         let private = Self::new(format!("{self}.{token}"))?;
         Ok(match self.role {
@@ -178,16 +181,17 @@ impl Topic {
         })
     }
 
-    /// The agent whose topic the convention makes this: replicas share by it.
+    /// The id of the agent whose topic this is by the convention: its replicas share their inbox
+    /// under this id.
     #[must_use]
     pub fn agent(&self) -> Option<&str> {
         let id = self.as_str().strip_prefix("agents.")?.split('.').next()?;
         (TopicRole::of_name(&self.name) != TopicRole::Other).then_some(id)
     }
 
-    /// Whether this is the topic where an agent's callers are answered, or one below it.
+    /// Whether this is the topic at which an agent's own calls are answered, or one below it.
     pub(crate) fn is_below_responses(&self, agent: &AgentId, tenant: Option<&TenantName>) -> bool {
-        // No name has a dot in it.
+        // Neither an agent's nor a tenant's name has a dot in it.
         let mut parts = self.as_str().split('.');
         parts.next() == Some("agents")
             && parts.next() == Some(agent.as_str())
@@ -195,7 +199,7 @@ impl Topic {
             && parts.next() == Some(TopicRole::Responses.part())
     }
 
-    /// Whether this is that topic, or one below it.
+    /// Whether this topic is `prefix`, or one below it.
     pub(crate) fn is_at_or_below(&self, prefix: &Self) -> bool {
         let rest = self.as_str().strip_prefix(prefix.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

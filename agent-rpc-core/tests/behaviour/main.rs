@@ -1,6 +1,5 @@
-//! What core does, whatever the transport: client and agent over the broker in the process, with
-//! good input and bad, and with parts that fail on purpose. What every transport must do is in the
-//! conformance suite.
+//! Tests of client and agent over the broker in memory, with good input and bad, and with parts that
+//! fail on purpose. The promises of transports are tested by the conformance suite.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 #![allow(clippy::wildcard_imports, reason = "the parts of one test share what they use")]
 

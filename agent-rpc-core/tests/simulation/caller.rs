@@ -1,4 +1,4 @@
-//! A caller: a client that calls, loses interest, crashes, closes and comes back.
+//! A simulated caller: a client that calls, drops calls, crashes, closes and starts again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::{AGENT, World};
 
 type Outcome = Result<Reply<(u64, usize)>, CallError>;
 
-/// All lives of one caller.
+/// Runs all lives of one caller, one after another.
 pub(crate) async fn live(world: Arc<World>, nth: usize) {
     for (life, stint) in world.plan.callers[nth].iter().enumerate() {
         let name = format!("caller {nth}.{life}");
@@ -26,8 +26,8 @@ pub(crate) async fn live(world: Arc<World>, nth: usize) {
         let Some(client) = start(&world, nth, &world.plan.faults, stint.end).await else {
             continue;
         };
-        // Polled in their order, whichever was woken first: a client that is closed wakes its
-        // calls in the order of a hash map.
+        // Polled in their own order, not in the order of their wakers: a client that is closed wakes
+        // its calls in the order of a hash map.
         let calls = stint.calls.iter().enumerate();
         let calls = join_all(
             calls.map(|(n, plan)| call(&world, &client, stint, plan, format!("{name}.{n}"))),
@@ -56,7 +56,7 @@ pub(crate) async fn live(world: Arc<World>, nth: usize) {
     }
 }
 
-/// A client, once the broker is there; none if its end comes first.
+/// A client, as soon as the broker can be reached; `None` if the life ends before that.
 async fn start(world: &Arc<World>, nth: usize, faults: &Faults, end: End) -> Option<Client> {
     loop {
         let transport = world.connect(Owner::Caller, faults);
@@ -75,7 +75,7 @@ async fn start(world: &Arc<World>, nth: usize, faults: &Faults, end: End) -> Opt
     }
 }
 
-/// Notes that nobody waits for a call any more, where it is dropped.
+/// When dropped, notes that nobody waits for the call any more.
 struct Interest<'a>(&'a World, usize);
 
 impl Drop for Interest<'_> {
@@ -119,7 +119,7 @@ async fn call(world: &World, client: &Client, stint: &Stint, plan: &CallPlan, na
     flaw.into_iter().for_each(|flaw| ledger.wrong(format_args!("{name}: {flaw}")));
 }
 
-/// What is wrong with an outcome, if anything is.
+/// The rule that an outcome breaks, if it breaks one.
 fn check(
     world: &World,
     plan: &CallPlan,
@@ -159,9 +159,9 @@ fn flaw_of(
             FAILED => plan.task.fate == Fate::Fails && fault.message == plan.task.nonce.to_string(),
             codes::HANDLER_ERROR => plan.task.fate == Fate::Panics,
             codes::KEY_CONFLICT => plan.is_contested,
-            // Whoever joins a run that was cut off is told so.
+            // A request that joined a run which was cut off gets this.
             codes::TIMEOUT => may_wait_in_vain || plan.is_hurried,
-            // Core stores it for a request that never got a place, and all who join it get it.
+            // Core stores this for a request that never began, and all requests that joined it get it.
             codes::DEADLINE_EXCEEDED => may_wait_in_vain,
             _ => false,
         },
@@ -173,7 +173,7 @@ fn flaw_of(
     (!holds).then(|| format!("ended with {}: {error:?}", error.code()))
 }
 
-/// Where nothing goes wrong, a call is answered.
+/// Checks that a call was answered, in a world in which nothing goes wrong.
 pub(crate) async fn one_call(world: &Arc<World>) {
     let client = start(world, 9, &Faults::default(), End::Done).await;
     let client = client.expect("it waits for the broker");

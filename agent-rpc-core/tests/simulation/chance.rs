@@ -34,7 +34,7 @@ impl Chance {
         Duration::from_millis(self.between(low, high))
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub(crate) fn percent(&self, of_a_hundred: u64) -> bool {
         self.between(0, 100) < of_a_hundred
     }
@@ -45,14 +45,14 @@ impl Chance {
     }
 }
 
-/// Tells tokio's time, which is paused.
+/// A clock that shows tokio's simulated time.
 #[derive(Debug)]
 struct SimulatedClock {
     begin: Instant,
     epoch: SystemTime,
 }
 
-/// What every clock shows at the beginning, but for its skew.
+/// The time that every clock shows at the beginning, apart from its skew.
 const EPOCH: Duration = Duration::from_secs(1_800_000_000);
 
 impl Clock for SimulatedClock {
@@ -70,7 +70,7 @@ impl IdSource for SimulatedIds {
     }
 }
 
-/// Time and ids of one client or agent, whose clock goes ahead by so many milliseconds.
+/// The time and ids of one client or agent, whose clock is ahead by this many milliseconds.
 pub(crate) fn environment(begin: Instant, ids: &Arc<Chance>, ahead: i64) -> Environment {
     let millis = Duration::from_millis(ahead.unsigned_abs());
     let epoch = UNIX_EPOCH + EPOCH;

@@ -1,4 +1,4 @@
-//! How a plan is drawn from its seed.
+//! Draws a plan from its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn caller(chance: &Chance, nonce: &mut u64) -> Vec<Stint> {
         let until = from + chance.between(100, 1500);
         let at = Duration::from_millis(until);
         let end = if chance.percent(60) { End::Crash(at) } else { End::Close(at) };
-        // Some begin too late, when there is no client any more.
+        // Some begin too late: the client is gone by then.
         stints.push(Stint { calls: calls(chance, (from, until + 50), nonce, &mut keys), end });
         from = until + 60;
     }

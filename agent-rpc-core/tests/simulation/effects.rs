@@ -1,4 +1,4 @@
-//! Runs of handlers, and the stores that should keep them from running twice.
+//! The rules for runs of handlers and for stores: an effect runs twice only where that is allowed.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +20,11 @@ pub(crate) struct Effects {
     runs: Vec<Run>,
     by_effect: BTreeMap<EffectId, Vec<usize>>,
     pub(crate) stored: BTreeSet<EffectId>,
-    /// Where the key was another's.
+    /// Effects whose key was used for another payload.
     pub(crate) refused: BTreeSet<EffectId>,
-    /// Claims that are held now.
+    /// The claims that are held now.
     claims: usize,
-    /// The last claim of each effect: who waits for its end.
+    /// The last claim of each effect, with the requests that wait for its end.
     joinable: BTreeMap<EffectId, Arc<Notify>>,
     /// Running handlers of each worker.
     open: BTreeMap<u32, usize>,
@@ -37,7 +37,7 @@ struct Run {
     effects: usize,
 }
 
-/// A handler runs; dropped when it does no more.
+/// A running handler; dropped when the handler ends.
 pub(crate) struct Running {
     ledger: Arc<Ledger>,
     worker: u32,
@@ -45,8 +45,8 @@ pub(crate) struct Running {
 }
 
 impl Ledger {
-    /// A handler begins. It is the first for its effect, or those before it fell with their
-    /// workers and have left no answer.
+    /// A handler begins. It must be the first for its effect, unless the workers of all earlier ones were
+    /// stopped and left no answer.
     pub(crate) fn run_begins(
         self: &Arc<Self>,
         worker: u32,
@@ -83,7 +83,7 @@ impl Ledger {
         Running { ledger: Arc::clone(self), worker, run }
     }
 
-    /// The worker is about to stop: what it runs may run again.
+    /// The worker is about to stop: the effects that it runs may run again.
     pub(crate) fn worker_stops(&self, worker: u32, how: impl std::fmt::Debug) {
         self.note(format_args!("worker {worker} stops: {how:?}"));
         self.book().effects.stopping.insert(worker);
@@ -99,7 +99,7 @@ impl Ledger {
         self.unless(open == 0, format_args!("worker {worker} left {open} handlers behind"));
     }
 
-    /// After all: nothing runs, and nothing is claimed.
+    /// At the end: nothing runs, and nothing is claimed.
     pub(crate) fn check_effects(&self) {
         let (claims, open) = {
             let effects = &self.book().effects;
@@ -132,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-/// A store whose claims and answers are written down.
+/// A store whose claims and answers are recorded.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     pub(crate) id: u32,
@@ -155,8 +155,8 @@ impl IdempotencyStore for Watched {
                 let (claim, ledger) = (Some(claim), Arc::clone(&self.ledger));
                 Begun::First(Box::new(WatchedClaim { claim, id, ledger, is_over }))
             }
-            // Whoever joins waits in a queue: a `watch`, as the store has it, wakes in an order
-            // that tokio draws.
+            // The requests that join wait in a queue: the store's own `watch` wakes them in an order that
+            // tokio draws.
             Begun::Running(answer) => {
                 let is_over = self.ledger.book().effects.joinable.get(&id).cloned();
                 let is_over = is_over.map(Notify::notified_owned);

@@ -1,4 +1,4 @@
-//! Who did what when, and what of it was wrong.
+//! The trace of a world, the facts that the rules need, and the rules for calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::effects::Effects;
 
-/// What tokio's timers, which count whole milliseconds, may be late by.
+/// How late tokio's timers may be: they count whole milliseconds.
 pub(crate) const SLACK: Duration = Duration::from_millis(5);
 
-/// One for each world; everyone in it writes into it.
+/// The record of one world, to which all its parts write.
 pub(crate) struct Ledger {
     pub(crate) begin: Instant,
     book: Mutex<Book>,
@@ -24,11 +24,11 @@ pub(crate) struct Book {
     pub(crate) wrong: Vec<String>,
     calls: Vec<Call>,
     pub(crate) effects: Effects,
-    /// What was asked for: the message, its effect, and when it is late.
+    /// The requests: the message, its effect, and when it is late.
     pub(crate) asked: BTreeMap<String, Asked>,
-    /// What a caller was told that the broker has.
+    /// The messages whose publish returned `Ok`.
     pub(crate) entered: BTreeSet<String>,
-    /// What workers took off the broker.
+    /// The messages that workers accepted.
     pub(crate) accepted: BTreeSet<String>,
     /// By which worker.
     pub(crate) answered: BTreeSet<(u32, String)>,
@@ -46,7 +46,7 @@ struct Call {
     name: String,
     deadline: Instant,
     ends: usize,
-    /// Nobody waits: its caller crashed, or lost interest.
+    /// Nobody waits for the call: its caller crashed, or dropped it.
     is_gone: bool,
 }
 
@@ -75,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// A call begins, with this much time; its number.
+    /// A call begins, with this much time; returns its number.
     pub(crate) fn call_begins(&self, name: String, timeout: Duration) -> usize {
         self.note(format_args!("{name} begins, {timeout:?}"));
         let deadline = Instant::now() + timeout;
@@ -84,7 +84,7 @@ impl Ledger {
         book.calls.len() - 1
     }
 
-    /// A call ends; whether its time was over.
+    /// A call ends; returns whether its time was over.
     pub(crate) fn call_ends(&self, call: usize, how: impl fmt::Display) -> bool {
         let now = Instant::now();
         let (name, deadline, ends) = {
@@ -111,7 +111,7 @@ impl Ledger {
         self.note(format_args!("{name} is given up"));
     }
 
-    /// After all: every call has ended.
+    /// At the end: every call has ended.
     pub(crate) fn check_calls(&self) {
         let open: Vec<String> = {
             let book = self.book();

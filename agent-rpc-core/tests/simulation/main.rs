@@ -6,12 +6,13 @@
 //!
 //! What holds in every world:
 //!
-//! - a call ends once, by its deadline, with its own answer or an error that can be; in a world
-//!   that loses nothing without telling of a gap, one that waits long enough is answered;
-//! - an effect runs again only if whoever ran it before was stopped and left no answer in that store;
-//! - an answer is stored, then published, then its request accepted; what is accepted was answered,
-//!   handled, late, or is a dead letter; what was published is not lost;
-//! - nothing is left: no pending call, no claim, no remembered effect, no handler, no task.
+//! - a call ends once, by its deadline, with its own answer or with an error that is possible in this
+//!   world; in a world that loses messages only with a gap, a call that waits long enough is answered;
+//! - an effect runs again only if the worker that ran it before was stopped and left no answer in that
+//!   store;
+//! - an answer is stored, then published, then its request accepted; a request is accepted only if it
+//!   was answered, handled or late, or is a dead letter; a published message is not lost;
+//! - at the end nothing is left: no pending call, no claim, no remembered effect, no handler, no task.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod caller;
@@ -35,8 +36,8 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-/// The first of these seeds that fails. Each world has one thread; there are as many at once as
-/// the machine likes.
+/// The first of these seeds that fails. Each world has one thread; one world for each core of the machine
+/// runs at a time.
 fn first_failure(seeds: std::ops::Range<u64>) -> Option<(u64, Report)> {
     let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(None::<(u64, Report)>));
     let threads = thread::available_parallelism().map_or(1, usize::from);

@@ -1,4 +1,4 @@
-//! What a seed has in store: who lives how long, who calls whom when, what breaks.
+//! The plan of a world: its callers and workers with their lives, its calls, outages and faults.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ pub(crate) struct Plan {
     pub(crate) stores: Stores,
     pub(crate) concurrency: usize,
     pub(crate) in_flight: usize,
-    /// How much waits in an inbox before those who publish wait.
+    /// How many messages an inbox holds before a publish must wait.
     pub(crate) max_queued: usize,
     pub(crate) callers: Vec<Vec<Stint>>,
     pub(crate) workers: Vec<Worker>,
     /// When the broker stops, and for how long; zero is a restart.
     pub(crate) outages: Vec<(Duration, Duration)>,
-    /// When somebody sends what is no envelope.
+    /// The times at which messages are sent that are not envelopes.
     pub(crate) junk: Vec<Duration>,
 }
 
-/// Who remembers what was handled.
+/// Which workers share an idempotency store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stores {
-    /// One for all workers, which outlives them.
+    /// One store for all workers, which outlives them.
     Shared,
-    /// Each worker has its own, and finds it again when it is back.
+    /// Each worker has its own store, and finds it again when it is back.
     Kept,
-    /// Each worker has its own, and loses it when it goes.
+    /// Each worker has its own store, and loses it when it goes.
     Lost,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct CallPlan {
     pub(crate) timeout: Duration,
     /// Waits for no answer.
     pub(crate) is_post: bool,
-    /// The caller loses interest after so long.
+    /// The caller drops the call after this time.
     pub(crate) gives_up: Option<Duration>,
     pub(crate) key: Option<String>,
     /// The key was used for another payload, too.
@@ -66,7 +66,7 @@ pub(crate) struct CallPlan {
 }
 
 impl CallPlan {
-    /// Who waits for a minute sees every outage end, and every gap closed.
+    /// The call waits for a minute: longer than every outage.
     pub(crate) fn is_patient(&self) -> bool {
         self.timeout >= PATIENCE
     }
@@ -74,7 +74,7 @@ impl CallPlan {
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The payload of a call: what its handler is to do.
+/// The payload of a call: instructions to its handler.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
     /// Comes back with the answer.
@@ -108,7 +108,7 @@ impl Task {
 
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// How much its clock goes ahead, in milliseconds; less than the tolerance.
+    /// How far its clock is ahead, in milliseconds; less than the tolerance.
     pub(crate) ahead: i64,
     pub(crate) shifts: Vec<Shift>,
 }
@@ -118,9 +118,9 @@ pub(crate) struct Worker {
 pub(crate) struct Shift {
     pub(crate) until: Duration,
     pub(crate) end: Stop,
-    /// How far the others come in that moment: so often they have their turn.
+    /// How many turns the other tasks get in that moment.
     pub(crate) turns: u64,
-    /// How long nobody does its work.
+    /// How long the worker is gone.
     pub(crate) away: Duration,
 }
 
@@ -135,7 +135,7 @@ pub(crate) enum Stop {
 }
 
 impl Plan {
-    /// Nothing vanishes without a gap: who waits long enough is answered.
+    /// Messages are lost only with a gap: a call that waits long enough is answered.
     pub(crate) fn loses_nothing(&self) -> bool {
         self.faults.drop == 0.0 && self.faults.refuse == 0.0 && self.faults.before_live == 0.0
     }

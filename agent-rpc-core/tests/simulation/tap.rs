@@ -1,5 +1,5 @@
-//! What goes through a transport is written down, over whatever faults there are: what its owner
-//! believes, not what is true.
+//! Records all messages through a transport. It is above the faults: it records what the transport's
+//! owner sees, not what really happens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,25 +20,25 @@ use tokio::time::Instant;
 
 use crate::ledger::{Asked, Ledger};
 
-/// Whose transport it is.
+/// The owner of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Caller,
-    /// Which worker, in which of its lives, with which store.
+    /// A life of a worker, with its store.
     Worker {
         id: u32,
         store: u32,
     },
 }
 
-/// Writes down what goes through a transport.
+/// The hooks that record the messages.
 #[derive(Debug)]
 pub(crate) struct Tap {
     pub(crate) owner: Owner,
     pub(crate) ledger: Arc<Ledger>,
 }
 
-/// The agent's clock may go ahead by a second, which is half of its tolerance.
+/// The agent's clock may be ahead by a second, which is half of its tolerance.
 const LATE: Duration = Duration::from_millis(990);
 
 #[async_trait]
@@ -86,8 +86,8 @@ impl Hooks for Tap {
 }
 
 impl Tap {
-    /// Before anything is sent: what a caller asks for is known before it is answered, and what a
-    /// worker answers is stored.
+    /// Records a frame before it is sent: a request must be known before it is answered. Checks that a
+    /// worker has stored the answer that it sends.
     fn publishing(&self, frame: &Frame) {
         let Ok(received) = Received::decode(frame.bytes.clone(), &Limits::default()) else {
             return;
@@ -107,7 +107,7 @@ impl Tap {
             (Owner::Worker { store, .. }, Kind::Response) => {
                 let payload = claims.payload.as_ref().map_or("null", |payload| payload.json());
                 let answer: serde_json::Value = serde_json::from_str(payload).unwrap();
-                // These answers were never a handler's, or may not have been.
+                // These answers may come without a handler's run.
                 let refusals = [codes::TIMEOUT, codes::DEADLINE_EXCEEDED, codes::KEY_CONFLICT];
                 let code = answer["error"]["code"].as_str().unwrap_or_default();
                 let asked = self.ledger.book().asked.get(&id).cloned();
@@ -123,7 +123,7 @@ impl Tap {
     }
 }
 
-/// A message by its id, or what is none by its text.
+/// The message's id or, for bytes that are not an envelope, their text.
 pub(crate) fn name(bytes: &Bytes) -> String {
     match Received::decode(bytes.clone(), &Limits::default()) {
         Ok(received) => received.claims().message_id.as_str().to_owned(),
@@ -143,7 +143,7 @@ fn watched(delivery: Delivery, owner: Owner, ledger: &Arc<Ledger>) -> Delivery {
     }
 }
 
-/// A delivery in a worker's hands.
+/// A delivery that a worker holds.
 struct Handed {
     delivery: Option<Delivery>,
     id: u32,
@@ -152,8 +152,8 @@ struct Handed {
 }
 
 impl Handed {
-    /// What is taken off the broker was answered, or handled where no answer is wanted, or is a
-    /// dead letter, or late.
+    /// Checks that an accepted message was answered, or handled if no answer is wanted, or is a dead
+    /// letter, or late.
     fn check(&self, bytes: &Bytes) {
         let seen = name(bytes);
         self.ledger.note(format_args!("worker {} accepts {seen}", self.id));

@@ -1,4 +1,4 @@
-//! A worker: an agent that crashes, closes, drains and comes back.
+//! A simulated worker: an agent that crashes, closes, drains and starts again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::world::{World, turns};
 /// The code of a handler that fails.
 pub(crate) const FAILED: &str = "ESIMULATED";
 
-/// All lives of one worker, the last until the world is over.
+/// Runs all lives of one worker, the last until the world ends.
 pub(crate) async fn live(world: Arc<World>, nth: usize, over: oneshot::Receiver<()>) {
     let plan = &world.plan.workers[nth];
     for (life, shift) in plan.shifts.iter().enumerate() {
@@ -67,7 +67,7 @@ async fn work(world: &Arc<World>, store: &Watched, ahead: i64, shift: &Shift) {
     }
 }
 
-/// Starts an agent on a connection of its own; its life's number comes with it.
+/// Starts an agent on a connection of its own; returns the number of this life, too.
 pub(crate) async fn start(
     world: &Arc<World>,
     store: &Watched,
@@ -124,7 +124,7 @@ async fn handle(
     match task.fate {
         Fate::Answers | Fate::AnswersEarly => Ok(answer),
         Fate::Fails => Err(Fault::new(FAILED, task.nonce.to_string())),
-        // A panic without the hook, which would print it.
+        // This panic does not call the panic hook, which would print it.
         Fate::Panics => std::panic::resume_unwind(Box::new("as planned")),
     }
 }

@@ -1,4 +1,4 @@
-//! One world: its broker, those who live in it, and what is left when they have gone.
+//! One world: its broker, its callers and workers, and the checks at its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,21 +27,21 @@ pub(crate) struct World {
     pub(crate) broker: MemoryBroker,
     pub(crate) ledger: Arc<Ledger>,
     ids: Arc<Chance>,
-    /// Where each transport's faults begin.
+    /// The seed of each transport's faults.
     dice: Chance,
     last_life: AtomicU32,
-    /// Those of the workers, in their order; one if they share it.
+    /// The stores of the workers, in their order; one if they share it.
     stores: Vec<Watched>,
 }
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) trace: Vec<String>,
     pub(crate) wrong: Vec<String>,
 }
 
-/// Nothing in a world lasts so long.
+/// Longer, in simulated time, than anything in a world takes.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Runs the world of a seed, on this thread.
@@ -54,7 +54,7 @@ pub(crate) fn run(seed: u64) -> Report {
         if timeout(FOR_EVER, world.live()).await.is_err() {
             ledger.wrong("it hangs");
         }
-        // Enough for tasks that were told to end.
+        // Enough turns for tasks that were told to end.
         turns(50).await;
         let tasks = Handle::current().metrics().num_alive_tasks() - before;
         ledger.unless(tasks == 0, format_args!("{tasks} tasks are left"));
@@ -64,7 +64,7 @@ pub(crate) fn run(seed: u64) -> Report {
     Report { trace: std::mem::take(&mut book.trace), wrong: std::mem::take(&mut book.wrong) }
 }
 
-/// Lets everyone else have so many turns.
+/// Lets all other tasks have this many turns.
 pub(crate) async fn turns(count: u64) {
     for _ in 0..count {
         yield_now().await;
@@ -98,7 +98,7 @@ impl World {
     }
 
     async fn live(self: Arc<Self>) {
-        // The inbox is there before anybody calls.
+        // A worker makes the inbox before anybody calls.
         drop(self.broker.connect().subscribe(&requests(), WORKER).await.unwrap());
         let (mut workers, mut others) = (JoinSet::new(), JoinSet::new());
         let mut over = Vec::new();
@@ -116,7 +116,7 @@ impl World {
             ended.unwrap();
         }
         self.ledger.check_calls();
-        // What nobody waits for is done, too.
+        // Requests that nobody waits for are handled, too.
         sleep(Duration::from_secs(3)).await;
         drop(over);
         while let Some(ended) = workers.join_next().await {
@@ -127,7 +127,7 @@ impl World {
         self.check_inboxes().await;
     }
 
-    /// Much later, with nothing wrong any more: each store has forgotten, each agent works.
+    /// Checks, much later and without faults, that each store has forgotten and that each agent works.
     async fn epilogue(self: &Arc<Self>) {
         sleep(Duration::from_secs(20 * 60)).await;
         let stores = if self.plan.stores == Stores::Lost { &[] } else { &self.stores[..] };
@@ -144,7 +144,8 @@ impl World {
         self.ledger.check_effects();
     }
 
-    /// What the broker was given was taken off it, and what was no envelope is a dead letter.
+    /// Checks that every message was taken off the broker, and that one that is not an envelope is a dead
+    /// letter.
     async fn check_inboxes(&self) {
         let left = self.read_all(&requests()).await;
         let dead = self.read_all(&requests().dead_letters()).await;
@@ -177,7 +178,7 @@ impl World {
         seen
     }
 
-    /// The broker's timeline.
+    /// Stops and starts the broker as planned.
     async fn outages(self: Arc<Self>) {
         let mut outages = self.plan.outages.clone();
         outages.sort_unstable();
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// Somebody sends what is no envelope, now and then.
+    /// Sends messages that are not envelopes, as planned.
     async fn junk(self: Arc<Self>) {
         let transport = self.connect(Owner::Caller, &Faults::default());
         for (nth, at) in self.plan.junk.iter().enumerate() {
@@ -227,7 +228,7 @@ impl World {
         self.last_life.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The store of a worker who begins now.
+    /// The store of a worker that begins now.
     pub(crate) fn store(&self, worker: usize, life: usize) -> Watched {
         match self.plan.stores {
             Stores::Shared => self.stores[0].clone(),

@@ -102,7 +102,7 @@ async fn a_stopped_broker_is_waited_for_as_configured() {
     let mut subscribing = transport.subscribe(&requests, WORKER);
     assert!((&mut subscribing).now_or_never().is_none());
     broker.start();
-    within(subscribing).await.unwrap();
+    drop(within(subscribing).await.unwrap());
 }
 
 #[tokio::test]

@@ -92,7 +92,7 @@ async fn the_permissions_of_the_readme_are_enough() {
         let transport = connect(config).await;
         let agent = agent("a", Arc::clone(&transport)).await;
         let listening = Subscription::Listener { window: 1 };
-        transport.subscribe(&topic("agents.b.events"), listening).await.unwrap();
+        drop(transport.subscribe(&topic("agents.b.events"), listening).await.unwrap());
         transport.publish(&topic("agents.a.events"), &frame("news")).await.unwrap();
         let client = Client::builder("a").peer("agent://a", Route::over(Arc::clone(&transport)));
         let client = client.start().await.unwrap();

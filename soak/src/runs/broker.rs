@@ -1,4 +1,4 @@
-//! The broker is killed and restarted three times, under load.
+//! The run in which the broker is killed and restarted three times, under load.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::journal;
 use crate::judge::{self, Outage};
 use crate::report::{Report, say};
 
-/// At how much of the load the broker is killed, in percent.
+/// The shares of the load, in percent, at which the broker is killed.
 const KILLS: [u64; 3] = [20, 45, 70];
 
-/// A call outlives every outage.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a call may take: longer than every outage.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a handler takes, in milliseconds.
-const WORK: (u64, u64) = (5, 45);
+/// The shortest and the longest time that a handler takes, in milliseconds.
+const WORK_MS: (u64, u64) = (5, 45);
 
 pub(crate) async fn run(args: &Outages, log: bool) -> anyhow::Result<Report> {
     let transport = args.load.transport;
@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &Outages, log: bool) -> anyhow::Result<Report> {
     let caller = stage.caller().await?;
     let (sender, progress) = watch::channel(0);
     let killing = kill(&stage, progress, args);
-    let ((), outages) = tokio::join!(caller.run(args, TIMEOUT, WORK, sender), killing);
+    let ((), outages) = tokio::join!(caller.run(args, CALL_TIMEOUT, WORK_MS, sender), killing);
     let outages = outages?;
 
     say("the calls have ended; waiting until nothing is handed out again");

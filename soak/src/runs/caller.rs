@@ -1,4 +1,4 @@
-//! The caller's process is killed and started again five times, under load.
+//! The run in which the caller's process is killed and started again five times, under load.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::report::{Report, say};
 const KILLS: u64 = 5;
 
 /// How many answers a caller gets before it is killed.
-const ANSWERS: usize = 500;
+const ANSWERS_BEFORE_KILL: usize = 500;
 
-/// How far apart the numbers of two callers are: an answer to another's call shows.
-const APART: u64 = 1_000_000;
+/// The distance between the call numbers of two callers: an answer to another caller's call shows.
+const NUMBERS_PER_CALLER: u64 = 1_000_000;
 
-/// How long the last one may take for all its calls.
-const LAST: Duration = Duration::from_secs(300);
+/// How long the last caller may take for all its calls.
+const LAST_CALLER_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(args: &Loaded, log: bool) -> anyhow::Result<Report> {
     let stage = Stage::set(args.transport, log).await?;
@@ -31,18 +31,18 @@ pub(crate) async fn run(args: &Loaded, log: bool) -> anyhow::Result<Report> {
     for nth in 0..=KILLS {
         let name = format!("caller-{nth}");
         let is_last = nth == KILLS;
-        let calls = if is_last { args.calls } else { APART };
-        let caller = start(&stage, &name, nth * APART, calls, args.concurrent)?;
-        stage.journal.wait_for(Verb::Answer, &name, ANSWERS, READY).await?;
+        let calls = if is_last { args.calls } else { NUMBERS_PER_CALLER };
+        let caller = start(&stage, &name, nth * NUMBERS_PER_CALLER, calls, args.concurrent)?;
+        stage.journal.wait_for(Verb::Answer, &name, ANSWERS_BEFORE_KILL, READY).await?;
         let inbox = inbox_of(&stage.journal.read()?, &name);
-        // That the living are reached is what makes the bounce of the dead mean something.
+        // The probe must reach a living caller: otherwise the bounce of a dead one shows nothing.
         if let Some(inbox) = &inbox
             && !probe.reaches(inbox).await?
         {
             deaf.push(name.clone());
         }
         if is_last {
-            caller.finished(LAST).await?;
+            caller.finished(LAST_CALLER_TIMEOUT).await?;
             say(format_args!("{name} has made its calls"));
         } else {
             caller.kill()?;
@@ -95,7 +95,8 @@ fn inbox_of(events: &[Event], who: &str) -> Option<String> {
     inbox.map(|event| event.what.clone())
 }
 
-/// Each answer went to the call that it answers, and the one who lived got all of them.
+/// Checks that each answer went to the call that it answers, and that the last caller got all of its
+/// answers.
 fn answers(report: &mut Report, events: &[Event], last: u64) {
     let of = |verb| events.iter().filter(move |event| event.verb == verb);
     report.fact("calls", of(Verb::Call).count());

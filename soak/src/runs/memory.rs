@@ -1,5 +1,5 @@
-//! A steady stream of large payloads, and what the process that holds client and agent, and the
-//! broker, have in memory before and after.
+//! The run with a steady stream of large payloads: it compares how much memory the broker, and the
+//! process with client and agent, hold before and after.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,25 +19,24 @@ use crate::report::{Report, say};
 use crate::resident;
 use crate::transports::Disk;
 
-const PAYLOAD: usize = 64 * 1024;
+const PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// How many calls may wait at once. A machine that is busy with something else makes them wait, and
-/// what they hold then stays with the allocator: a bound on them is one on what that may be.
-const WAITING: u32 = 64;
+/// How many calls may wait at once. They wait longer on a busy machine, and the allocator keeps the most
+/// memory that they ever held: this limits that memory.
+const MAX_WAITING: u32 = 64;
 
-/// Short: for so long, and a minute, an answer is remembered.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of a call. An answer is remembered for this long and a minute, so it is short.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much more the process may hold at the end: what an allocator keeps differs from look to
-/// look.
-const GROWTH: u64 = 16 * MIB;
+/// How much more memory the process may hold at the end: the memory that an allocator keeps varies.
+const MAX_GROWTH: u64 = 16 * MIB;
 
 const MIB: u64 = 1024 * 1024;
 
 #[derive(Debug, Default)]
 struct Counts {
     answered: AtomicU64,
-    /// What each failed with, and how many milliseconds after the beginning of the run.
+    /// The error of each failed call, and how many milliseconds after the beginning of the run it came.
     failed: Mutex<Vec<(String, u64)>>,
 }
 
@@ -69,7 +68,7 @@ pub(crate) async fn run(args: &Memory) -> anyhow::Result<Report> {
         .await?;
     let client = Client::builder("soak-caller")
         .peer("agent://soak-sink", Route::over(ours.clone()))
-        .default_timeout(TIMEOUT)
+        .default_timeout(CALL_TIMEOUT)
         .start()
         .await?;
 
@@ -90,7 +89,7 @@ pub(crate) async fn run(args: &Memory) -> anyhow::Result<Report> {
     ours.close(Duration::ZERO).await?;
     theirs.close(Duration::ZERO).await?;
 
-    let rate = answered as f64 * PAYLOAD as f64 / MIB as f64 / took.as_secs_f64();
+    let rate = answered as f64 * PAYLOAD_BYTES as f64 / MIB as f64 / took.as_secs_f64();
     let mut report = Report::new("memory", args.transport);
     report.fact("mib_a_second", (rate * 10.0).round() / 10.0);
     report.fact("answered", answered);
@@ -105,52 +104,53 @@ pub(crate) async fn run(args: &Memory) -> anyhow::Result<Report> {
     report.holds_that(rate >= args.rate as f64 * 0.95, || {
         format!("{rate:.1} MiB/s is not the {} that was asked for", args.rate)
     });
-    report.holds_that(after.own <= before.own + GROWTH, || {
+    report.holds_that(after.own <= before.own + MAX_GROWTH, || {
         format!("the process has grown by {} MiB", (after.own - before.own) / MIB)
     });
     Ok(report)
 }
 
-/// Calls at a steady rate, however long the answers take, until it is stopped; then it waits for
-/// what is under way.
+/// Makes calls at a steady rate, however long the answers take, until it is stopped; then it waits for
+/// the calls that are under way.
 async fn stream(
     client: Client,
     rate: u64,
     counts: Arc<Counts>,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let payload: Arc<str> = "x".repeat(PAYLOAD).into();
-    let places = Arc::new(Semaphore::new(WAITING as usize));
+    let payload: Arc<str> = "x".repeat(PAYLOAD_BYTES).into();
+    let permits = Arc::new(Semaphore::new(MAX_WAITING as usize));
     let begin = Instant::now();
     let call = async || {
-        let place = Arc::clone(&places).acquire_owned().await;
+        let place = Arc::clone(&permits).acquire_owned().await;
         let (client, payload, counts) = (client.clone(), Arc::clone(&payload), Arc::clone(&counts));
         tokio::spawn(async move {
             let length = client.call::<usize>("agent://soak-sink", "length", &*payload).await;
             match length {
-                Ok(PAYLOAD) => drop(counts.answered.fetch_add(1, Ordering::Relaxed)),
+                Ok(PAYLOAD_BYTES) => drop(counts.answered.fetch_add(1, Ordering::Relaxed)),
                 Ok(length) => counts.failed(format!("a length of {length}"), begin),
                 Err(error) => counts.failed(load::label(&error), begin),
             }
             drop(place);
         });
     };
-    // As many at once as there may be, before the first look: what that takes is no growth.
-    for _ in 0..10 * WAITING {
+    // As many calls at once as are allowed, before memory is first measured: the memory that they take
+    // does not count as growth.
+    for _ in 0..10 * MAX_WAITING {
         call().await;
     }
-    let a_second = (rate * MIB) as f64 / PAYLOAD as f64;
+    let a_second = (rate * MIB) as f64 / PAYLOAD_BYTES as f64;
     let mut tick = interval(Duration::from_secs_f64(1.0 / a_second));
-    // What a busy machine has missed is made up for.
+    // Calls that a busy machine has missed are made later.
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
     while stopped.try_recv() == Err(TryRecvError::Empty) {
         tick.tick().await;
         call().await;
     }
-    drop(places.acquire_many(WAITING).await);
+    drop(permits.acquire_many(MAX_WAITING).await);
 }
 
-/// Lets time pass, and looks every five seconds.
+/// Lets time pass, and measures every five seconds.
 async fn watch(seconds: u64, store: &MemoryStore, looks: &mut Vec<Look>) -> anyhow::Result<()> {
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {

@@ -1,4 +1,4 @@
-//! Whether somebody still receives at an address: asked through the seam, for any transport.
+//! Finds out whether somebody still receives at an address, through the seam, over any transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const BOUNCE: Duration = Duration::from_millis(500);
 /// How long an inbox may outlive its process.
 const GONE: Duration = Duration::from_secs(30);
 
-/// A connection of its own, which hears of what reaches nobody.
+/// A connection of its own, which is told of messages that reach nobody.
 #[derive(Debug)]
 pub(crate) struct Probe {
     transport: Arc<dyn RpcTransport>,
@@ -39,7 +39,7 @@ impl Probe {
         guarantees.durable && guarantees.confirmed
     }
 
-    /// Whether what is published there reaches somebody.
+    /// Whether a message that is published there reaches somebody.
     pub(crate) async fn reaches(&mut self, address: &str) -> anyhow::Result<bool> {
         let topic = BrokerAddress::new(address)?.topic()?;
         let id = MessageId::generate();
@@ -66,7 +66,8 @@ impl Probe {
         Ok(true)
     }
 
-    /// Waits until nobody receives there; how long that took, or nothing if somebody stays.
+    /// Waits until nobody receives there. Returns how long that took; `None` if somebody still receives
+    /// at the end of the wait.
     pub(crate) async fn gone(&mut self, address: &str) -> anyhow::Result<Option<Duration>> {
         let begin = Instant::now();
         while begin.elapsed() < GONE {

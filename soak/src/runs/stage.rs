@@ -1,4 +1,4 @@
-//! What the kill runs share: a broker, a journal, workers, and a caller that keeps a ledger.
+//! The tools of the kill runs: a broker, a journal, workers, and a caller that keeps a ledger.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::transports::{Broker, Disk, Transport};
 /// How long a process may take until it is ready.
 pub(crate) const READY: Duration = Duration::from_secs(30);
 
-/// How long a call may take where nothing is kept: long enough for several tries.
+/// How long a call may take over a transport that keeps nothing: long enough for several attempts.
 const SHORT: Duration = Duration::from_secs(10);
 
-/// A broker that runs, and a journal.
+/// A running broker and a journal.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) transport: Transport,
@@ -91,7 +91,7 @@ impl Caller {
         load.run(&self.client, progress).await;
     }
 
-    /// Ends it; what became of its calls.
+    /// Closes the caller; returns how its calls ended.
     pub(crate) async fn close(self) -> anyhow::Result<BTreeMap<u64, Call>> {
         self.client.close().await;
         self.transport.close(Duration::from_secs(5)).await?;

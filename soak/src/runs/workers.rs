@@ -1,5 +1,5 @@
-//! Two worker processes share an inbox; one of them is killed and started again five times, under
-//! load.
+//! The run in which two worker processes share an inbox, and one of them is killed and started again
+//! five times, under load.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::child::Process;
 use crate::judge;
 use crate::report::{Report, say};
 
-/// At how much of the load the worker is killed, in percent.
+/// The shares of the load, in percent, at which the worker is killed.
 const KILLS: [u64; 5] = [10, 27, 44, 61, 78];
 
-/// A call outlives several workers: each that dies holds it for as long as the broker waits for a
-/// word.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a call may take. It can outlive several workers: after each death, the broker waits for a
+/// sign of life before it hands the request out again.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a handler takes, in milliseconds.
-const WORK: (u64, u64) = (20, 180);
+/// The shortest and the longest time that a handler takes, in milliseconds.
+const WORK_MS: (u64, u64) = (20, 180);
 
 pub(crate) async fn run(args: &Outages, log: bool) -> anyhow::Result<Report> {
     let transport = args.load.transport;
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &Outages, log: bool) -> anyhow::Result<Report> {
     let caller = stage.caller().await?;
     let (sender, progress) = watch::channel(0);
     let killing = kill(&stage, mortal, progress, args);
-    let ((), killed) = tokio::join!(caller.run(args, TIMEOUT, WORK, sender), killing);
+    let ((), killed) = tokio::join!(caller.run(args, CALL_TIMEOUT, WORK_MS, sender), killing);
     let (killed, mortal) = killed?;
 
     say("the calls have ended; waiting until nothing is handed out again");
@@ -56,7 +56,8 @@ pub(crate) async fn run(args: &Outages, log: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Kills the worker and starts it again, each time under a new name; who was killed, and the last.
+/// Kills the worker and starts it again, each time under a new name. Returns the names of the killed
+/// workers, and the last worker.
 async fn kill(
     stage: &Stage,
     mut mortal: Process,

@@ -1,4 +1,4 @@
-//! An idempotency store in the memory of one process.
+//! An idempotency store that keeps everything in the memory of one process.
 
 mod table;
 
@@ -12,21 +12,19 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{Begun, Claim, Effect, IdempotencyStore, Outcome, StoreError};
-use table::{Entry, Key, OVERHEAD, State, Table, detached, second, size_of};
+use table::{ENTRY_OVERHEAD, Entry, Key, State, Table, detached, second, size_of};
 
-/// Remembers what this process has handled, within a bound on its bytes. It forgets when the
-/// process ends, and knows nothing of other workers of the same agent. Its clones share one memory.
+/// Remembers which effects this process has handled, in a limited number of bytes. It forgets them
+/// when the process ends, and does not know what other workers of the agent have handled. Its clones
+/// share one memory.
 ///
 /// ```
 /// use agent_rpc_core::Agent;
 /// use agent_rpc_core::idempotency::MemoryStore;
 ///
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(64 * 1024 * 1024);
 /// let agent = Agent::builder("pr-reviewer").idempotency_store(store.clone());
 /// assert!(store.is_empty());
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
@@ -36,21 +34,21 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// A memory of at most so many bytes: each effect counts for its answer and 256 bytes more. An
-    /// agent that is given no store has 256 MiB, which are a million small answers. Where it is
-    /// full of what must not be forgotten, the agent answers that it is busy.
+    /// A store of at most `max_bytes` bytes: each effect counts for its answer and 256 bytes more.
+    /// An agent that is given no store has one of 256 MiB, enough for a million small answers. When
+    /// it is full of effects that must not be forgotten, the agent answers that it is busy.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self { table: Arc::default(), secrets: Default::default(), max_bytes }
     }
 
-    /// How many effects are remembered.
+    /// How many effects the store remembers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table().entries.len()
     }
 
-    /// Whether none is.
+    /// Whether the store remembers no effect.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -91,7 +89,7 @@ impl IdempotencyStore for MemoryStore {
                 }
             });
         }
-        if table.bytes + OVERHEAD > self.max_bytes {
+        if table.bytes + ENTRY_OVERHEAD > self.max_bytes {
             return Ok(Begun::Full);
         }
         table.claims += 1;
@@ -101,7 +99,7 @@ impl IdempotencyStore for MemoryStore {
             Entry {
                 fingerprint: effect.fingerprint,
                 keep_until: second(effect.keep_until),
-                bytes: OVERHEAD,
+                bytes: ENTRY_OVERHEAD,
                 claim,
                 state: State::Running,
             },
@@ -118,7 +116,7 @@ impl IdempotencyStore for MemoryStore {
         let entry = Entry {
             fingerprint: effect.fingerprint,
             keep_until: second(effect.keep_until),
-            bytes: OVERHEAD + size_of(answer),
+            bytes: ENTRY_OVERHEAD + size_of(answer),
             claim: table.claims,
             state: State::Done(detached(answer)),
         };
@@ -152,14 +150,14 @@ impl Claim for MemoryClaim {
         let table = &mut *guard;
         let joined = table.joined.remove(&self.claim);
         if let Some(entry) = table.entries.get_mut(&key).filter(|e| e.claim == self.claim) {
-            // The bound may be passed by this one answer: what has run must be remembered.
+            // This answer may exceed `max_bytes`: the effect has happened and must be remembered.
             let size = size_of(answer);
             entry.bytes += size;
             table.bytes += size;
             entry.state = State::Done(stored);
         }
         drop(guard);
-        // Outside of the lock: it wakes those who joined.
+        // After the lock is free: it wakes the requests that joined.
         if let Some(joined) = joined {
             joined.send(Some(answer.clone())).ok();
         }
@@ -176,7 +174,7 @@ impl Drop for MemoryClaim {
             table.remove(key);
         }
         drop(table);
-        // Outside of the lock: it wakes those who joined.
+        // After the lock is free: it wakes the requests that joined.
         drop(joined);
     }
 }
@@ -199,7 +197,7 @@ mod tests {
     use super::*;
     use crate::wire::Payload;
 
-    // What every store does is in the suite for stores; this is what only this one does.
+    // The suite for stores tests what every store does; these tests are for this store alone.
 
     fn effect(key: &str, print: u8, now: u64) -> Effect<'_> {
         let at = |secs| UNIX_EPOCH + Duration::from_secs(secs);
@@ -253,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_memory_forgets_nothing_that_lives() {
-        let store = MemoryStore::new(2 * OVERHEAD + 10);
+        let store = MemoryStore::new(2 * ENTRY_OVERHEAD + 10);
         let (one, two) = (claim(&store, "1", 0).await, claim(&store, "2", 0).await);
         assert!(matches!(begin(&store, "3", 1, 0).await, Begun::Full));
         one.complete(&answer(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a memory store holds: entries by key, and the keys by the second in which they expire.
+//! The data of a memory store: entries by key, and the keys by the second in which they expire.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,21 +9,20 @@ use tokio::sync::watch;
 use super::super::Outcome;
 use crate::wire::Payload;
 
-/// An effect's tenant, sender and key, hashed with secrets of this store: 128 bits that nobody can
-/// make collide, in place of three texts.
+/// An effect's tenant, sender and key, hashed with this store's secrets: 128 bits, which nobody can
+/// make collide, are smaller than three texts.
 pub(super) type Key = u128;
 
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) entries: HashMap<Key, Entry, BuildHasherDefault<HashedAlready>>,
-    /// The keys by the second from which on they may be forgotten. What is removed before that
-    /// stays in here until then: a key without an entry, or with one of another second, means
-    /// nothing.
+    /// The keys by the second from which on they may be forgotten. Removing an entry leaves its key
+    /// in here until that second: ignore a key that has no entry, or whose entry has another second.
     pub(super) expiries: BTreeMap<Second, Vec<Key>>,
     pub(super) bytes: usize,
     pub(super) claims: u64,
-    /// Who waits for the outcome of a claim, made for the first one that does. To drop a sender is
-    /// to tell that its claim was given up.
+    /// Tells the requests that joined a claim its outcome. A sender is made for the first request
+    /// that joins; dropping it tells all of them that the claim was given up.
     pub(super) joined: BTreeMap<u64, watch::Sender<Option<Outcome>>>,
 }
 
@@ -34,24 +33,24 @@ pub(super) struct Entry {
     pub(super) fingerprint: [u8; 32],
     pub(super) keep_until: Second,
     pub(super) bytes: usize,
-    /// Tells this entry from one that an operator's replay has put in its place.
+    /// Tells this entry from one that an operator's replay has replaced it with.
     pub(super) claim: u64,
     pub(super) state: State,
 }
 
 pub(super) enum State {
-    /// Whoever holds the claim runs it.
+    /// The effect is claimed, and the holder of the claim runs it.
     Running,
     Done(Outcome),
 }
 
-/// The first whole second that is not before this: nothing is forgotten too early.
+/// The time, rounded up to a whole second: nothing is forgotten too early.
 pub(super) fn second(at: SystemTime) -> Second {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() + u64::from(since.subsec_nanos() > 0)
 }
 
-/// A key is a hash, with secrets: the map needs no other.
+/// Hands a key on as its own hash: a [`Key`] is a hash with secrets already.
 #[derive(Default)]
 pub(super) struct HashedAlready(u64);
 
@@ -69,11 +68,11 @@ impl Hasher for HashedAlready {
     }
 }
 
-/// The bytes that an entry counts for beside its answer: what the map and the tree hold of it.
-pub(super) const OVERHEAD: usize = 256;
+/// The bytes that an entry counts for beside its answer: its share of the map and of the tree.
+pub(super) const ENTRY_OVERHEAD: usize = 256;
 
 impl Table {
-    /// Forgets what need not be remembered any more. What still runs stays.
+    /// Forgets the entries that need not be remembered any longer, except those that still run.
     pub(super) fn forget_until(&mut self, now: SystemTime) {
         while let Some(bucket) = self.expiries.first_entry() {
             let until = *bucket.key();
@@ -87,7 +86,7 @@ impl Table {
                 }
                 match entry.state {
                     State::Done(_) => self.remove(key),
-                    // It is looked at again a while later.
+                    // It may be forgotten once it has ended: look again a second later.
                     State::Running => {
                         let later = second(now + Duration::from_secs(1));
                         entry.keep_until = later;
@@ -111,7 +110,8 @@ impl Table {
     }
 }
 
-/// The answer in memory of its own: an echoed payload would keep its whole request.
+/// Copies the answer into memory of its own: an echoed payload shares, and so would keep, the memory
+/// of its whole request.
 pub(super) fn detached(answer: &Outcome) -> Outcome {
     match answer {
         Ok(payload) => Ok(payload.detached()),

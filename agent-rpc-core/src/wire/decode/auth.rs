@@ -1,4 +1,4 @@
-//! `auth`: one of four kinds. Its unknown members are dropped, not rejected.
+//! Decodes `auth`: one of four kinds. Its unknown members are dropped, not rejected.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ impl Reader<'_> {
                 "scope" => &mut parts.scope,
                 _ => return Ok(()),
             };
-            // What is there but no string is as wrong as an empty one.
+            // A value that is not a string is as wrong as an empty string.
             *part = Some(value.unwrap_or_default());
             Ok(())
         })?;
@@ -53,7 +53,7 @@ impl<'a> AuthParts<'a> {
             }
             text
         };
-        // Every part is looked at before any is missed, so that all faults are told.
+        // Every part is read before a missing one is reported, so that all flaws are reported.
         match self.kind.as_deref() {
             Some("internal") => Some(Auth::Internal),
             Some("hmac") => {

@@ -1,4 +1,4 @@
-//! What has been read so far, and whether it is enough.
+//! The members that were decoded so far, and whether they make an envelope.
 
 use super::{Member, Reader};
 use crate::wire::address::AgentAddress;
@@ -31,7 +31,7 @@ pub(super) struct Draft {
 }
 
 impl Reader<'_> {
-    /// The envelope, if nothing is missing and nothing is wrong.
+    /// The envelope, if no member is missing and there are no flaws.
     pub(super) fn finish(mut self) -> Result<Received, DecodeError> {
         const REQUIRED: [Member; 7] = [
             Member::Version,

@@ -1,4 +1,4 @@
-//! `headers`: an object of strings, within its limits.
+//! Decodes `headers`: an object of strings, within its limits.
 
 use super::{Member, Reader};
 use crate::wire::error::{LimitExceeded, Problem, shown};

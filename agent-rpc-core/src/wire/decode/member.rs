@@ -1,4 +1,4 @@
-//! The members of an envelope, by name and by place.
+//! The members of an envelope: their names and their order.
 
 /// The members of v1. Their order is that of the canonical form; `auth` is not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub(super) enum Member {
 }
 
 impl Member {
-    /// Each member, with its name as it stands in the canonical form.
+    /// Each member, with its name as the canonical form writes it.
     pub(super) const ALL: [(Self, &'static str); 14] = [
         (Self::Version, "\"version\":"),
         (Self::Kind, "\"kind\":"),

@@ -1,7 +1,7 @@
-//! From bytes to an envelope, in one pass that refuses whatever peers could disagree on.
+//! Decodes bytes to an envelope, in one pass that refuses everything that peers could read differently.
 //!
-//! The pass also notes whether the bytes are canonical as they stand, which spares the signature
-//! a second one.
+//! The pass also notes whether the bytes are canonical already: then the signature is verified without
+//! a second pass.
 
 mod auth;
 mod draft;
@@ -26,7 +26,7 @@ use super::received::Received;
 use draft::Draft;
 use member::Member;
 
-/// Reads an envelope, or says everything that is wrong with it.
+/// Reads an envelope, or returns all its flaws.
 pub(super) fn read(frame: Bytes, limits: &Limits) -> Result<Received, DecodeError> {
     let mut flaws = Flaws::default();
     if frame.len() > limits.max_bytes {
@@ -51,11 +51,11 @@ struct Reader<'a> {
     draft: Draft,
     /// The [`Member::bit`] of each member that was there.
     seen: u32,
-    /// Where the next member in order would be in [`Member::ALL`].
+    /// The index in [`Member::ALL`] after the last member that was read in order.
     next: usize,
-    /// Whether all that is signed has so far been canonical as it stands.
+    /// Whether all signed members so far were canonical already.
     canonical: bool,
-    /// Where the last member that is signed ended.
+    /// The end of the last signed member.
     signed_to: usize,
 }
 
@@ -99,13 +99,13 @@ impl<'a> Reader<'a> {
         } else {
             self.scanner.value()?;
             self.flaws.add("", Problem::Expected("a JSON object"));
-            // Nothing is missing from what is no envelope.
+            // The text is not an object: report no missing members.
             self.seen = u32::MAX;
         }
         self.scanner.skip_white_space();
         match self.scanner.at() == self.text.len() {
             true => Ok(()),
-            false => Err(Stop::Syntax("text behind the envelope")),
+            false => Err(Stop::Syntax("text after the envelope")),
         }
     }
 
@@ -128,8 +128,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over the name and the colon of the next member, if it is one that comes behind
-    /// the last one in the canonical form and is written as it is there.
+    /// Passes over the name and the colon of the next member, if it comes after the last one in the
+    /// canonical form and is written as it is there.
     #[inline]
     fn expected_member(&mut self) -> Option<Member> {
         let rest = &self.text.as_bytes()[self.scanner.at()..];
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         Some(*member)
     }
 
-    /// Reads a member in whatever place and spelling.
+    /// Reads a member in any order and spelling.
     fn named_member(&mut self) -> Result<(), Stop> {
         let name = self.scanner.string()?;
         self.colon()?;
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over the comma in front of a further member; `false` in front of the end.
+    /// Passes over the comma before a further member; `false` before the end.
     #[inline]
     fn comma(&mut self, end: u8) -> Result<bool, Stop> {
         self.blank();
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text that owns its memory: the frame's, wherever it stands there as it is.
+    /// A text that owns its memory: it shares the frame's, unless the frame has it with escapes.
     #[inline]
     fn share(&self, text: Cow<'a, str>) -> ByteString {
         match text {

@@ -1,8 +1,8 @@
-//! The serialiser that writes canonical JSON in the first place.
+//! Serialises a value directly to canonical JSON.
 //!
-//! A [`serde_json`] formatter, because a formatter sees every token: what differs from
-//! ECMAScript (floats, wide integers, the order of array indices) is mended as it is written,
-//! and what is ambiguous is refused. The result does not depend on serde_json's features.
+//! It is a [`serde_json`] formatter, because a formatter sees every token: tokens that differ from
+//! ECMAScript's (floats, wide integers, the order of array indices) are corrected as they are
+//! written, and ambiguous ones are refused. The result does not depend on serde_json's features.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -39,18 +39,18 @@ where
     Ok(Canonical { text, levels: sheet.deepest.get() })
 }
 
-/// What a `Serialize` does that leaves out an end, or swallows an error.
+/// The error of a `Serialize` that does not end what it began, or ignores an error.
 const UNBALANCED: &str = "its Serialize left something open or closed it twice";
 
-/// What is written on. serde_json keeps its writer and its formatter apart, and the formatter
-/// must know how far the writer has come: both see this.
+/// The output, which serde_json's writer and our formatter share: the formatter must know how far the
+/// writer has come.
 #[derive(Debug, Default)]
 struct Sheet {
     out: RefCell<Vec<u8>>,
     /// Arrays, objects and keys that are begun and not ended.
     open: Cell<usize>,
-    /// Whether something was refused because it was begun or ended in the wrong place. It stays
-    /// so where a `Serialize` swallows the error.
+    /// Whether a value was begun or ended in the wrong position. It stays set when a `Serialize`
+    /// ignores the error.
     broken: Cell<bool>,
     deepest: Cell<usize>,
     refused: Cell<Option<Ambiguity>>,
@@ -88,7 +88,7 @@ struct Pen<'a> {
     keys: KeyStack,
     objects: Vec<ObjectKeys>,
     levels: usize,
-    /// Where the entry begins whose key is being written. A number in a key is text.
+    /// The beginning of the entry whose key is being written. A number in a key is text.
     key: Option<usize>,
 }
 
@@ -97,8 +97,8 @@ impl<'a> Pen<'a> {
         Self { sheet, keys: KeyStack::new(), objects: Vec::new(), levels: 0, key: None }
     }
 
-    /// Whether everything that was begun has a value so far: an error that a `Serialize` swallowed
-    /// leaves a comma or a colon behind.
+    /// Checks that no value is missing so far: an error that a `Serialize` ignored leaves a comma or a
+    /// colon without its value.
     fn check(&self) -> io::Result<()> {
         match self.sheet.out.borrow().last() {
             Some(b',' | b':') => self.sheet.break_off(),
@@ -127,7 +127,7 @@ impl<'a> Pen<'a> {
         Err(io::Error::other("ambiguous"))
     }
 
-    /// Writes a number that serde spells `text`, as ECMAScript spells it.
+    /// Writes a number as ECMAScript spells it; serde spells it `text`.
     fn number(&self, text: &str) -> io::Result<()> {
         let mut out = self.sheet.out.borrow_mut();
         if self.key.is_some() {
@@ -143,19 +143,19 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// An integer beyond this may not be a double; [`Pen::number`] finds out.
-const SAFE: u64 = (1 << 53) - 1;
+/// Every integer up to this one is a double; of a larger one [`Pen::number`] finds out.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 impl Formatter for Pen<'_> {
     fn write_i64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: i64) -> io::Result<()> {
-        if value.unsigned_abs() > SAFE {
+        if value.unsigned_abs() > MAX_SAFE_INTEGER {
             return self.number(&value.to_string());
         }
         write!(writer, "{value}")
     }
 
     fn write_u64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: u64) -> io::Result<()> {
-        if value > SAFE {
+        if value > MAX_SAFE_INTEGER {
             return self.number(&value.to_string());
         }
         write!(writer, "{value}")
@@ -169,8 +169,8 @@ impl Formatter for Pen<'_> {
         self.number(&value.to_string())
     }
 
-    // A float's own shortest digits: those of an `f32` are fewer than those of the same `f64`,
-    // and a peer that reads them as a double prints them again.
+    // The shortest digits of an `f32` are fewer than those of the same `f64`, and a peer that reads
+    // them as a double prints the same digits.
     fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
         writer.write_all(ryu_js::Buffer::new().format_finite(value).as_bytes())
     }
@@ -179,7 +179,7 @@ impl Formatter for Pen<'_> {
         writer.write_all(ryu_js::Buffer::new().format_finite(value).as_bytes())
     }
 
-    // Only with serde_json's `arbitrary_precision`: the number as it was once read.
+    // Called only with serde_json's feature `arbitrary_precision`: the number as it was read.
     fn write_number_str<W: ?Sized + io::Write>(
         &mut self,
         _: &mut W,
@@ -257,7 +257,7 @@ impl Formatter for Pen<'_> {
         writer.write_all(b"}")
     }
 
-    // A `RawValue`, which is JSON but in nobody's canonical form.
+    // A `RawValue` is JSON, but need not be canonical.
     fn write_raw_fragment<W: ?Sized + io::Write>(
         &mut self,
         writer: &mut W,

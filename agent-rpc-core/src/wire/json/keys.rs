@@ -1,25 +1,26 @@
-//! The keys of the objects that are open: no key twice, and array indices in front.
+//! Checks the keys of the open objects: no key twice, and array indices first.
 //!
-//! A stack over all open objects, whose memory one document after the other uses. A key is told
-//! apart by its canonical spelling, which is one to one with its text: it is found in the text
-//! that is read or, where that spelt it otherwise, in the canonical copy that is written.
+//! The keys of all open objects are one stack, whose memory is used again for the next document. Keys
+//! are compared by their canonical spelling: two keys have the same spelling only if they are the same
+//! text. The spelling is in the text that is read or, if it is written otherwise there, in the
+//! canonical copy.
 
 use std::cell::Cell;
 
-/// Up to here a new key is compared with each earlier one; a larger object is sorted when it
-/// ends, so that an object of a hundred thousand keys costs no more than its sorting.
-const COMPARED: usize = 16;
+/// In an object of up to this many keys, a new key is compared with each earlier one; a larger object
+/// is sorted when it ends, so that a hundred thousand keys cost no more than sorting them.
+const MAX_COMPARED_KEYS: usize = 16;
 
 /// One key of an open object.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wire) struct Key {
-    /// The first eight bytes, zero where there are none: most keys differ here already.
+    /// The first eight bytes, filled up with zeros: most keys differ in them already.
     prefix: u64,
     start: usize,
     length: usize,
-    /// Whether `start` counts in the canonical copy, not in the text that is read.
+    /// Whether `start` is an index into the canonical copy, not into the text that is read.
     copied: bool,
-    /// Where the entry, with the quote of its key, begins in the canonical text.
+    /// The index in the canonical text at which the entry begins, with the quote of its key.
     entry: usize,
 }
 
@@ -63,7 +64,7 @@ fn last_bytes(bytes: &[u8], start: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The two texts in which keys stand.
+/// The two texts that keys are in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Texts<'a> {
     pub(super) read: &'a [u8],
@@ -86,7 +87,7 @@ pub(in crate::wire) struct ObjectKeys {
 }
 
 impl ObjectKeys {
-    /// Whether an array index came behind a greater one or behind another key.
+    /// Whether an array index came after a greater one or after another key.
     pub(in crate::wire) fn disordered(&self) -> bool {
         self.disordered
     }
@@ -97,14 +98,14 @@ thread_local! {
     static SPARE: Cell<Vec<Key>> = const { Cell::new(Vec::new()) };
 }
 
-/// A stack that has grown larger is not kept.
-const KEPT: usize = 16 * COMPARED;
+/// The memory of a stack that has grown larger is not kept for the next document.
+const MAX_SPARE_KEYS: usize = 16 * MAX_COMPARED_KEYS;
 
 impl KeyStack {
     pub(super) fn new() -> Self {
-        // A thread that ends has none any more.
+        // In a thread that ends, the thread-local may be gone.
         let mut keys = SPARE.try_with(Cell::take).unwrap_or_default();
-        keys.reserve(COMPARED);
+        keys.reserve(MAX_COMPARED_KEYS);
         Self { keys }
     }
 
@@ -112,8 +113,8 @@ impl KeyStack {
         ObjectKeys { base: self.keys.len(), last_index: None, has_plain: false, disordered: false }
     }
 
-    /// Adds a key; `false` if the object is known to have it already. Of a large object that is
-    /// known only when it ends.
+    /// Adds a key; `false` if the object is known to have it already. In a large object, a key that is
+    /// there twice is found only when the object ends.
     #[inline]
     pub(super) fn add(&mut self, object: &mut ObjectKeys, key: Key, texts: Texts<'_>) -> bool {
         if (key.prefix as u8).is_ascii_digit() {
@@ -122,17 +123,18 @@ impl KeyStack {
             object.has_plain = true;
         }
         let mine = &self.keys[object.base..];
-        let twice = mine.len() < COMPARED && mine.iter().any(|earlier| earlier.same(&key, texts));
+        let twice =
+            mine.len() < MAX_COMPARED_KEYS && mine.iter().any(|earlier| earlier.same(&key, texts));
         self.keys.push(key);
         !twice
     }
 
-    /// Ends the object; `false` if it has a key twice that [`KeyStack::add`] did not see. A
-    /// disordered object, whose last entry `copy` must end with, is put in order there.
+    /// Ends the object; `false` if it has a key twice that [`KeyStack::add`] did not see. If the object
+    /// is disordered, its entries are put in order in `copy`, which must end with the last of them.
     #[inline]
     pub(super) fn close(&mut self, object: &ObjectKeys, read: &[u8], copy: &mut Vec<u8>) -> bool {
         let mine = &self.keys[object.base..];
-        let once = mine.len() <= COMPARED || all_differ(mine, Texts { read, copy });
+        let once = mine.len() <= MAX_COMPARED_KEYS || all_differ(mine, Texts { read, copy });
         if object.disordered {
             reorder(mine, read, copy);
         }
@@ -143,7 +145,7 @@ impl KeyStack {
 
 impl Drop for KeyStack {
     fn drop(&mut self) {
-        if self.keys.capacity() <= KEPT {
+        if self.keys.capacity() <= MAX_SPARE_KEYS {
             self.keys.clear();
             let keys = std::mem::take(&mut self.keys);
             SPARE.try_with(|spare| spare.set(keys)).ok();

@@ -1,9 +1,9 @@
-//! JSON as two peers agree on it: one pass that checks, refuses what is ambiguous, and yields
-//! the text that ECMAScript's `JSON.stringify(JSON.parse(text))` would give.
+//! Reads and writes canonical JSON: the text that ECMAScript's `JSON.stringify(JSON.parse(text))`
+//! gives. Values that two peers would read differently are refused.
 //!
-//! The pass is a [`Scanner`] over text that somebody else wrote; [`to_canonical`] is its mirror
-//! image, a serialiser that writes that text in the first place. Both share what is hard: the
-//! keys of an object ([`keys`]), numbers ([`number`]) and strings ([`string`]).
+//! A [`Scanner`] reads text that a peer wrote, in one pass; [`to_canonical`] serialises a value of our
+//! own to canonical text. Both use the same rules for keys ([`keys`]), numbers ([`number`]) and strings
+//! ([`string`]).
 
 mod format;
 mod keys;
@@ -18,18 +18,24 @@ pub(super) use string::{unescape, write_string};
 
 use std::fmt;
 
-/// No limit on nesting goes further: the scanner recurses, and a stack is finite.
+/// The most that any limit on nesting can be: the scanner recurses, and its stack is finite.
 pub(super) const MAX_LEVELS: usize = 512;
 
 /// JSON in canonical form.
 #[derive(Debug)]
 pub(super) struct Canonical {
     pub(super) text: String,
-    /// How deep it is nested; 0 for a scalar.
+    /// How many levels deep the value is nested; 0 for a scalar.
     pub(super) levels: usize,
 }
 
-/// What two peers would read differently, and what is therefore neither signed nor admitted.
+/// A value that two peers would read differently. It is neither signed nor admitted.
+///
+/// ```
+/// # use agent_rpc_core::wire::{Ambiguity, Payload, PayloadError};
+/// let wide = Payload::from_serialize(&u64::MAX);
+/// assert_eq!(wide, Err(PayloadError::Ambiguous(Ambiguity::InexactInteger)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ambiguity {
@@ -39,9 +45,9 @@ pub enum Ambiguity {
     InexactInteger,
     /// A number beyond the range of a double.
     NumberOutOfRange,
-    /// Half of a surrogate pair. It has no UTF-8 form.
+    /// Half of a surrogate pair, which has no UTF-8 form.
     LoneSurrogate,
-    /// A header named `__proto__`, which ECMAScript peers lose or worse.
+    /// A header named `__proto__`: an ECMAScript peer would lose it, or change an object's prototype.
     ProtoHeader,
 }
 

@@ -1,23 +1,23 @@
-//! Numbers: every one is a double, spelt as ECMAScript spells it.
+//! Numbers: every number is a double, spelt as ECMAScript spells it.
 
 use super::Ambiguity;
 
-/// With at most this many digits, different decimals are different doubles, and a whole number is
-/// spelt like its double.
+/// Two different decimals of at most this many digits are different doubles, and a whole number of so
+/// many digits is spelt like its double.
 pub(super) const SAFE_DIGITS: usize = 15;
 
-/// How a number that obeys JSON's grammar stands to ECMAScript's spelling of it.
+/// Whether a number is spelt as ECMAScript spells it. The number obeys JSON's grammar.
 #[derive(Debug)]
 pub(super) enum Spelling {
-    /// The same.
+    /// It is.
     Canonical,
-    /// Another; write this double in its place.
+    /// It is not: write this double in its place.
     Respelled(f64),
-    /// There is none that every peer would read alike.
+    /// No spelling of it is read alike by every peer.
     Refused(Ambiguity),
 }
 
-/// Judges a number that obeys JSON's grammar.
+/// Compares a number that obeys JSON's grammar with ECMAScript's spelling of it.
 pub(super) fn spelling(text: &str) -> Spelling {
     let Ok(value) = text.parse::<f64>() else {
         return Spelling::Refused(Ambiguity::NumberOutOfRange);
@@ -40,8 +40,8 @@ pub(super) fn write_number(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
 }
 
-/// Where a number that begins at `at` ends, and whether it is known to be canonical without
-/// parsing it. `None` if no number begins there.
+/// The end of the number that begins at `at`, and whether it is known to be canonical without parsing
+/// it. `None` if no number begins there.
 #[inline]
 pub(super) fn extent(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     let whole = at + usize::from(bytes.get(at) == Some(&b'-'));
@@ -76,9 +76,8 @@ pub(super) fn extent(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     Some((end, canonical))
 }
 
-/// Whether a fraction is spelt as ECMAScript would, given that there are few enough digits for
-/// no two decimals to be the same double: no zeros behind it, and not so small (below 0.000001)
-/// that it needs an exponent.
+/// Whether a fraction of at most [`SAFE_DIGITS`] digits is spelt as ECMAScript spells it: it has no
+/// zeros at the end, and is not so small (below 0.000001) that it needs an exponent.
 #[inline]
 fn is_plain(first: u8, fraction: &[u8]) -> bool {
     let large = first != b'0' || fraction.iter().take(6).any(|&digit| digit != b'0');

@@ -1,8 +1,8 @@
-//! The pass over JSON that somebody else wrote.
+//! Reads JSON that a peer wrote, in one pass.
 //!
-//! Text that is canonical already is only read. At the first token that is not, the scanner
-//! begins a copy: `copy` holds what is settled, the text from `run` on is still to be copied,
-//! and whatever is respelled ends the run, goes into the copy and begins the next run.
+//! Canonical text is only read. At the first token that is not canonical, the scanner begins a copy:
+//! `copy` holds the canonical text so far, and the text from `run` on is still to be copied as it is. A
+//! token that must be respelled ends the run, is written into the copy and begins the next run.
 
 use super::keys::{Key, KeyStack, ObjectKeys, Texts};
 use super::number::{self, Spelling};
@@ -10,12 +10,12 @@ use super::string::{self, Meaning};
 use super::{Ambiguity, Canonical};
 use std::fmt;
 
-/// Why a scan cannot go on; [`Scanner::at`] is where.
+/// Why a scan cannot go on; [`Scanner::at`] tells the byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::wire) enum Stop {
-    /// It is no JSON; this was expected, or found.
+    /// The text is not JSON; this was expected, or found.
     Syntax(&'static str),
-    /// It is nested deeper than the limit.
+    /// The text is nested deeper than the limit.
     TooDeep,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// A string as it stands in the text.
+/// A string as the text has it, with its escapes.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wire) struct Span {
     pub(in crate::wire) start: usize,
@@ -36,8 +36,8 @@ pub(in crate::wire) struct Span {
     pub(in crate::wire) escaped: bool,
 }
 
-/// Reads one JSON document, value by value. Ambiguities are gathered, so that all of them can
-/// be told; what is no JSON ends the scan.
+/// Reads one JSON document, value by value. Ambiguities are gathered, so that all of them can be
+/// reported; text that is not JSON ends the scan.
 #[derive(Debug)]
 pub(in crate::wire) struct Scanner<'a> {
     text: &'a str,
@@ -76,18 +76,18 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    /// Passes over bytes that the caller has looked at.
+    /// Passes over bytes that the caller has checked.
     #[inline]
     pub(in crate::wire) fn advance(&mut self, count: usize) {
         self.at += count;
     }
 
-    /// What was found ambiguous since the last call, with its place.
+    /// The ambiguities that were found since the last call, each with its byte.
     pub(in crate::wire) fn take_ambiguities(&mut self) -> Vec<(Ambiguity, usize)> {
         std::mem::take(&mut self.ambiguities)
     }
 
-    /// Whether anything was found ambiguous since the last [`Scanner::take_ambiguities`].
+    /// Whether an ambiguity was found since the last [`Scanner::take_ambiguities`].
     #[inline]
     pub(in crate::wire) fn is_ambiguous(&self) -> bool {
         !self.ambiguities.is_empty()
@@ -101,15 +101,15 @@ impl<'a> Scanner<'a> {
         self.deepest = self.depth;
     }
 
-    /// Whether what was read since [`Scanner::begin`] is canonical as it stands. A value opens
-    /// with a byte that stays, so that whatever is respelled leaves something in the copy.
+    /// Whether the value that was read since [`Scanner::begin`] is canonical already. The first byte of
+    /// a value is always copied as it is, so that the copy of a respelled value is not empty.
     #[inline]
     pub(in crate::wire) fn is_canonical(&self) -> bool {
         self.copy.is_empty()
     }
 
-    /// The canonical text of what was read since [`Scanner::begin`], where it is not canonical
-    /// as it stands.
+    /// The canonical text of the value that was read since [`Scanner::begin`], if it was not canonical
+    /// already.
     #[cold]
     pub(in crate::wire) fn take_respelled(&mut self) -> String {
         self.end_run();
@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
         self.at != from
     }
 
-    /// Passes over `byte`, or says what was expected in its place.
+    /// Passes over `byte`, or fails with the text of what was expected.
     #[inline]
     pub(in crate::wire) fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), Stop> {
         if self.peek() != byte {
@@ -156,7 +156,7 @@ impl<'a> Scanner<'a> {
         };
         self.skip_white_space();
         if self.at < self.text.len() {
-            return Err(Stop::Syntax("text behind the value"));
+            return Err(Stop::Syntax("text after the value"));
         }
         Ok(Canonical { text, levels })
     }
@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
         Ok(Span { start, end: at, escaped })
     }
 
-    /// Judges the escape at `at`, one that is not canonical at sight; its length.
+    /// Reads the escape at `at`, and respells it if it is not canonical; returns its length.
     #[cold]
     fn escape(&mut self, at: usize) -> Result<usize, Stop> {
         self.at = at;
@@ -326,7 +326,7 @@ impl<'a> Scanner<'a> {
         Ok(span)
     }
 
-    /// Ends the object, in front of its bracket.
+    /// Ends the object, before its bracket.
     #[inline]
     pub(in crate::wire) fn close_keys(&mut self, object: &ObjectKeys) {
         if object.disordered() {
@@ -337,7 +337,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps into an array or object, over its bracket.
+    /// Enters an array or object: passes over its bracket.
     #[inline]
     pub(in crate::wire) fn enter(&mut self) -> Result<(), Stop> {
         if self.depth == self.max_depth {
@@ -349,7 +349,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Steps out of an array or object, over its bracket.
+    /// Leaves an array or object: passes over its bracket.
     #[inline]
     pub(in crate::wire) fn leave(&mut self) {
         self.depth -= 1;

@@ -1,4 +1,4 @@
-//! Strings: where a plain stretch ends, what an escape stands for, and how text is written.
+//! Strings: finds the next special byte, reads escapes, and writes canonical text.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,12 @@ use wide::u8x16;
 /// character; the length where there is none.
 #[inline]
 pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<BLOCK_BYTES>) {
         let hits = special(block);
         if hits != 0 {
             return at + hits.trailing_zeros() as usize;
         }
-        at += BLOCK;
+        at += BLOCK_BYTES;
     }
     while let Some(&byte) = bytes.get(at) {
         if byte < 0x20 || byte == b'"' || byte == b'\\' {
@@ -24,11 +24,11 @@ pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-const BLOCK: usize = 16;
+const BLOCK_BYTES: usize = 16;
 
-/// One bit for each special byte of the block, the first byte's lowest.
+/// One bit for each byte of the block, set if the byte is special; the lowest bit is the first byte's.
 #[inline]
-fn special(block: &[u8; BLOCK]) -> u32 {
+fn special(block: &[u8; BLOCK_BYTES]) -> u32 {
     let block = u8x16::from(*block);
     let quote = block.simd_eq(u8x16::splat(b'"'));
     let backslash = block.simd_eq(u8x16::splat(b'\\'));
@@ -38,7 +38,7 @@ fn special(block: &[u8; BLOCK]) -> u32 {
 
 /// One escape of a JSON string.
 pub(super) struct Escape {
-    /// How many bytes it takes, the backslash included.
+    /// The number of its bytes, the backslash included.
     pub(super) length: usize,
     pub(super) meaning: Meaning,
 }
@@ -52,7 +52,7 @@ pub(super) enum Meaning {
     LoneSurrogate,
 }
 
-/// Reads the escape that begins with the backslash at the start of `bytes`; `None` if it is none.
+/// Reads the escape at the start of `bytes`, which is a backslash; `None` if JSON has no such escape.
 pub(super) fn escape(bytes: &[u8]) -> Option<Escape> {
     let short = |c| Some(Escape { length: 2, meaning: Meaning::Canonical(c) });
     match *bytes.get(1)? {
@@ -146,8 +146,8 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// The text that the inside of a checked JSON string stands for. What is refused anyway, a lone
-/// surrogate, becomes U+FFFD so that the other faults can still be told.
+/// The text that the inside of a checked JSON string stands for. A lone surrogate, which is refused
+/// anyway, becomes U+FFFD, so that the other flaws can still be reported.
 pub(in crate::wire) fn unescape(raw: &str) -> Cow<'_, str> {
     let bytes = raw.as_bytes();
     let mut at = plain_end(bytes, 0);
