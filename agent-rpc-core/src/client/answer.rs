@@ -87,7 +87,7 @@ pub(super) fn in_background(
 fn begin(call: &mut Call) -> Result<(Span, Mailbox), CallError> {
     let span = observe::begin(call);
     let mailbox = Mailbox::register(call, false).inspect_err(|error| {
-        observe::end(call, Err(error), observe::last_transport(call, error))
+        observe::end(call, Err(error), observe::last_transport(call, error));
     })?;
     Ok((span, mailbox))
 }

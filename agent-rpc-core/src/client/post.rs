@@ -4,7 +4,6 @@ use tokio::time::timeout_at;
 use tracing::Instrument;
 
 use super::call_error::CallError;
-use super::facts::CallFacts;
 use super::prepare::Call;
 use super::{observe, send};
 use crate::wire::CorrelationId;
@@ -17,7 +16,7 @@ pub(super) async fn posted(mut call: Call) -> Result<CorrelationId, CallError> {
         biased;
         outcome = over_routes(&mut call).instrument(span) => outcome,
         // What is on its way may arrive all the same.
-        () = stop.cancelled() => Err(CallError::Abandoned(Box::new(CallFacts::default()))),
+        () = stop.cancelled() => Err(CallError::Abandoned(Box::default())),
     };
     let outcome = outcome.map_err(|error| match error {
         CallError::Abandoned(_) => {
