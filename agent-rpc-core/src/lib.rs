@@ -81,8 +81,8 @@ pub mod transport;
 pub mod trust;
 pub mod wire;
 
-pub use agent::{Agent, Context};
+pub use agent::{Agent, AgentBuilder, Context, TestRequest};
 pub use bus::{Bus, BusEvent};
-pub use client::{CallError, Client, Reply, Route, StreamItem};
+pub use client::{CallError, Client, ClientBuilder, Reply, Route, StreamItem};
 pub use start_error::StartError;
 pub use wire::{Fault, Payload};

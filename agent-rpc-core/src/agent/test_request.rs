@@ -16,8 +16,7 @@ use crate::wire::{
 /// The handler's early answer and progress go nowhere, and what it emits reaches nobody.
 ///
 /// ```
-/// use agent_rpc_core::agent::TestRequest;
-/// use agent_rpc_core::{Context, Fault};
+/// use agent_rpc_core::{Context, Fault, TestRequest};
 ///
 /// async fn greet(context: Context, name: String) -> Result<String, Fault> {
 ///     Ok(format!("{name}, says {}", context.caller()))

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::facts::CallFacts;
-use crate::transport::TransportError;
+use crate::transport::{TransportError, TransportErrorKind};
 use crate::wire::{Fault, codes};
 
 /// A call without a value.
@@ -165,9 +165,18 @@ impl fmt::Display for CallError {
             Self::Abandoned(_) => write!(f, "{facts} was abandoned: the client was closed"),
             Self::Busy(_) => write!(f, "{facts} was not sent: too many calls wait for answers"),
             Self::Unroutable(reason) => f.write_str(&reason.detail),
+            Self::Publish(error) if error.kind() == TransportErrorKind::NoReceiver => {
+                write!(f, "{facts} reached nobody")?;
+                match &facts.route {
+                    Some((kind, topic)) => write!(f, ": no agent serves {topic} on {kind}"),
+                    None => Ok(()),
+                }
+            }
             Self::Publish(_) => write!(f, "{facts} was not published"),
             Self::Invalid(reason) => write!(f, "{facts} cannot be made: {}", reason.detail),
-            Self::BadAnswer(reason) => write!(f, "the answer to {facts}: {}", reason.detail),
+            Self::BadAnswer(reason) => {
+                write!(f, "the answer to {facts} is not what was asked for: {}", reason.detail)
+            }
         }
     }
 }

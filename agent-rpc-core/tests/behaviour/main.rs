@@ -5,17 +5,24 @@
 
 mod bounces;
 mod calling;
+mod closing;
 mod dead_letters;
+mod deadlines;
 mod events;
+mod failover;
 mod front_door;
 mod letting_in;
+mod names;
 mod observing;
 mod once;
+mod played;
+mod replaying;
 mod routing;
 mod serving;
 mod several;
 mod stopping;
 mod stores;
+mod stream_ends;
 mod stream_inboxes;
 mod stream_routes;
 mod streams;

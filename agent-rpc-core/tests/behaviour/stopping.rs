@@ -87,9 +87,9 @@ async fn draining_ends_with_its_grace_and_gives_back_what_still_runs() {
 
 /// Proof that never comes.
 #[derive(Debug)]
-struct Hangs {
-    seal: bool,
-    verify: bool,
+pub(crate) struct Hangs {
+    pub(crate) seal: bool,
+    pub(crate) verify: bool,
 }
 
 #[async_trait]

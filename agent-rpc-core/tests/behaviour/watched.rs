@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use agent_rpc_conformance::{Hooked, Hooks};
 use agent_rpc_core::transport::{Guarantees, TransportError, TransportErrorKind};
-use agent_rpc_core::wire::TopicRole;
+use agent_rpc_core::wire::{MessageId, TopicRole};
 use async_trait::async_trait;
-use futures_util::{FutureExt, StreamExt, stream};
-use tokio::sync::watch;
+use futures_util::stream;
+use tokio::sync::{broadcast, watch};
 
 use super::*;
 
@@ -25,6 +25,8 @@ pub(crate) enum Requests {
     Refuse,
     /// They are taken, and kept here.
     Keep,
+    /// Publishing waits until something else is to be done with them.
+    Hold,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,9 @@ pub(crate) struct Watched {
     cheap_inboxes: bool,
     requests: watch::Sender<Requests>,
     kept: Mutex<Vec<(Topic, Frame)>>,
+    /// All that were to be published.
+    published: watch::Sender<Vec<Frame>>,
+    bounced: broadcast::Sender<MessageId>,
     /// New inboxes of callers are full of what nobody asked for.
     brings_junk: AtomicBool,
     /// How many inboxes of callers were opened so far, and how many are open.
@@ -59,6 +64,8 @@ impl Watched {
             cheap_inboxes,
             requests: watch::Sender::new(Requests::Pass),
             kept: Mutex::default(),
+            published: watch::Sender::default(),
+            bounced: broadcast::Sender::new(4),
             brings_junk: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
             open: watch::Sender::new(0),
@@ -77,6 +84,25 @@ impl Watched {
         for (topic, frame) in kept {
             connect(broker).publish(&topic, &frame).await.unwrap();
         }
+    }
+
+    /// Says in the inboxes of callers that what was kept reached nobody.
+    pub(crate) fn bounce(&self) {
+        for (_, frame) in std::mem::take(&mut *self.kept.lock().unwrap()) {
+            self.bounced.send(frame.message_id).unwrap();
+        }
+    }
+
+    /// The requests that were to be published so far.
+    pub(crate) fn published(&self) -> Vec<Frame> {
+        self.published.borrow().clone()
+    }
+
+    /// Waits until so many requests were to be published.
+    pub(crate) async fn has_published(&self, requests: usize) {
+        let mut published = self.published.subscribe();
+        let enough = published.wait_for(|published| published.len() >= requests);
+        timeout(SOON, enough).await.unwrap().unwrap();
     }
 
     /// Fills the inboxes of callers that are opened from now on with what nobody asked for.
@@ -130,7 +156,11 @@ impl Hooks for Watched {
         to: &Topic,
         frame: &Frame,
     ) -> Result<(), TransportError> {
-        let requests = *self.requests.borrow();
+        if to.role() == TopicRole::Requests {
+            self.published.send_modify(|published| published.push(frame.clone()));
+        }
+        let mut asked = self.requests.subscribe();
+        let requests = *asked.wait_for(|requests| *requests != Requests::Hold).await.unwrap();
         match requests {
             Requests::Refuse if to.role() == TopicRole::Requests => {
                 Err(TransportErrorKind::Refused.into())
@@ -154,11 +184,18 @@ impl Hooks for Watched {
         }
         self.opened.fetch_add(1, Ordering::SeqCst);
         self.open.send_modify(|open| *open += 1);
-        let (counted, mut ended) = (Counted(self.open.clone()), self.ended.subscribe());
-        let has_ended = async move {
-            let _counted = counted;
-            drop(ended.changed().await);
-        };
-        Inbox::new(inbox.take_until(has_ended.boxed()))
+        let counted = Counted(self.open.clone());
+        let inbox = (inbox, self.ended.subscribe(), self.bounced.subscribe(), counted);
+        // Polled again after its end, it panics.
+        Inbox::new(stream::unfold(inbox, |mut open| async {
+            let (inbox, ended, bounced, _) = &mut open;
+            let arrival = tokio::select! {
+                biased;
+                _ = ended.changed() => return None,
+                Ok(id) = bounced.recv() => Ok(Arrival::Bounced(id)),
+                arrival = inbox.next() => arrival?,
+            };
+            Some((arrival, open))
+        }))
     }
 }
