@@ -128,6 +128,6 @@ fn reply<T>(
             correlation_id: call.id().clone(),
         }),
         Ok(Err(fault)) => Err(CallError::Remote(Failed::boxed(fault, facts()))),
-        Err(error) => Err(CallError::bad_answer(error.to_string(), facts())),
+        Err(error) => Err(CallError::bad_answer(format!("it has another type: {error}"), facts())),
     }
 }

@@ -174,9 +174,7 @@ impl fmt::Display for CallError {
             }
             Self::Publish(_) => write!(f, "{facts} was not published"),
             Self::Invalid(reason) => write!(f, "{facts} cannot be made: {}", reason.detail),
-            Self::BadAnswer(reason) => {
-                write!(f, "the answer to {facts} is not what was asked for: {}", reason.detail)
-            }
+            Self::BadAnswer(reason) => write!(f, "the answer to {facts}: {}", reason.detail),
         }
     }
 }

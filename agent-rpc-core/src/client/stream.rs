@@ -129,7 +129,9 @@ fn read<P: DeserializeOwned, F: DeserializeOwned>(
     facts: &CallFacts,
 ) -> Result<StreamItem<P, F>, CallError> {
     fn value<T: DeserializeOwned>(json: &Payload, facts: &CallFacts) -> Result<T, CallError> {
-        json.parse().map_err(|error| CallError::bad_answer(error.to_string(), facts.clone()))
+        json.parse().map_err(|error| {
+            CallError::bad_answer(format!("it has another type: {error}"), facts.clone())
+        })
     }
     match item? {
         StreamItem::Progress(json) => value(&json, facts).map(StreamItem::Progress),

@@ -157,8 +157,7 @@ async fn answers_out_of_order_are_put_in_order_and_missing_ones_are_told() {
             Err(error) => error.to_string(),
         })
         .collect();
-    let missing = "the answer to count of agent://callee is not what was asked for: its answers 4 to 4 are \
-             missing";
+    let missing = "the answer to count of agent://callee: its answers 4 to 4 are missing";
     assert_eq!(seen, ["1", "2", "3", missing, "end"]);
 }
 
