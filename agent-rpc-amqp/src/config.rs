@@ -65,7 +65,7 @@ pub struct AmqpConfig {
     /// envelope was taken.
     #[serde(default = "default_max_frame")]
     pub max_frame: usize,
-    /// What kind of queue is made for workers; `quorum`. A queue that exists is used as it is.
+    /// The kind of queue that is made for workers; `quorum`. A queue that exists is used as it is.
     #[serde(default)]
     pub queue_type: QueueType,
     /// How much longer than its deadline a message stays in a queue; 60 s. It must not be shorter
@@ -171,7 +171,7 @@ impl fmt::Debug for AmqpConfig {
     }
 }
 
-/// What kind of queue is made for workers.
+/// The kind of queue that is made for workers.
 ///
 /// ```
 /// use agent_rpc_amqp::{AmqpConfig, QueueType};

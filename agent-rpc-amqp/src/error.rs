@@ -1,4 +1,4 @@
-//! What an error of the client library or of the broker means for the caller.
+//! Sorts the errors of the client library and of the broker by what they mean for the caller.
 
 use std::io;
 

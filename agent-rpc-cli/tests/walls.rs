@@ -10,7 +10,7 @@ use serde::Deserialize;
 struct Room {
     name: &'static str,
     uses: &'static [&'static str],
-    /// What only its tests may use, besides.
+    /// The crates that only its tests may use, besides.
     tests_use: &'static [&'static str],
 }
 

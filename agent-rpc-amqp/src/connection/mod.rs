@@ -19,7 +19,7 @@ use crate::config::AmqpConfig;
 use dial::Dialer;
 pub(crate) use session::Session;
 
-/// What the methods of the seam, the owner of the connection and the subscribers share.
+/// The state that the methods of the seam, the owner of the connection and the subscribers share.
 pub(crate) struct Shared {
     pub(crate) config: AmqpConfig,
     pub(crate) dialer: Dialer,

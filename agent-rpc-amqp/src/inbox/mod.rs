@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use delivery::DeliveryChannel;
 pub(crate) use subscriber::Subscriber;
 
-/// What the subscriber tells its inbox.
+/// A message from the subscriber to its inbox.
 enum Update {
     /// Deliveries come from this consumer from now on.
     Consuming(LiveConsumer),

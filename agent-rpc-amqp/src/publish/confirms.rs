@@ -35,7 +35,7 @@ pub(super) struct Publication {
     pub(super) properties: BasicProperties,
 }
 
-/// What became of a message: a verdict, or its channel broke before there was one.
+/// The end of a message: a verdict, or its channel broke before there was one.
 pub(super) type Outcome = Result<Verdict, lapin::Error>;
 
 /// A channel with confirms. After it is dropped, the broker can still confirm what was written; then
@@ -44,7 +44,7 @@ pub(super) struct ConfirmChannel {
     inner: Arc<Inner>,
 }
 
-/// What the publishers and the task share.
+/// The state that the publishers and the task share.
 struct Inner {
     channel: Channel,
     written: Mutex<Written>,
@@ -53,7 +53,7 @@ struct Inner {
     is_dropped: AtomicBool,
 }
 
-/// What was written, and the task has not taken over yet.
+/// The messages that were written, and that the task has not taken over yet.
 #[derive(Default)]
 struct Written {
     last_number: u64,

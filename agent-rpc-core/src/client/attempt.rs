@@ -158,7 +158,7 @@ impl<'a, T: Take> Attempt<'a, T> {
     }
 }
 
-/// What follows a transmission.
+/// The step after a transmission.
 enum Next<T> {
     /// Another one, of the same message.
     Resend,
@@ -166,7 +166,7 @@ enum Next<T> {
     Done(T),
 }
 
-/// What the alarm has led to.
+/// The event that follows the alarm.
 enum Woken<T> {
     Notice(Notice),
     Taker(ControlFlow<T>),
